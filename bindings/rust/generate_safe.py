@@ -34,8 +34,7 @@ OPTIONS_BY_HAND = {"log_level", "message_bytes", "n_policy_options", "n_bias", "
 # Flags without a setter: of experimental functions, and without effect.
 NO_FLAGS = {"WEIR_SESSION_TRACE", "WEIR_CHAT_ACCEPT_RESEMBLING"}
 FLAG_NAMES = {"WEIR_CHAT_CONTINUE": "continue_turn"}
-# Numbers that stand for an enum although the comment does not name it; numbers of which -1 is none; what says nothing.
-ENUM_FIELDS = {("weir_device_info", "backend"): "DeviceType"}
+# Numbers of which -1 is none; what says nothing.
 OPTIONAL = {"token": "Token", "stop_index": "u32"}
 SILENT = {"chat_resembles", "n_top"}
 
@@ -230,7 +229,7 @@ class Safe:
 
     def number(self, struct, field, value):
         """The type of a number of the library's, and how it is made from the value."""
-        type_ = ENUM_FIELDS.get((struct.name, field.name)) or self.rust_type(field.type, field)
+        type_ = self.rust_type(field.type, field)
         if field.array:
             return f"[{type_}; {field.array}]", value
         if field.name in OPTIONAL:

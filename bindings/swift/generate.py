@@ -59,8 +59,6 @@ ACTIONS = {
 }
 NAMES = {"weir_policy_name": "policies", "weir_preset_name": "presets", "weir_weight_type_name": "weightTypes"}
 
-# Enums that the comment of a field does not name.
-ENUM_OF = {("weir_device_info", "backend"): "weir_device_type"}
 # Enums without a comment of their own.
 ENUM_DOCS = {"weir_status_code": "Result of a call: success, or which kind of error."}
 # Numbers whose bits matter; all others become Int.
@@ -158,8 +156,7 @@ class Writer:
 
     def number_type(self, struct, field):
         """Swift's type of a field that is a number, and what makes it of the C value and back."""
-        enum = self.api.find(ENUM_OF[struct.name, field.name]) if (struct.name, field.name) in ENUM_OF \
-            else self.api.enum_of(field)
+        enum = self.api.enum_of(field)
         raw = f"raw.{field.name}"
         name = camel(field.name)
         if enum:

@@ -72,7 +72,7 @@ WEIR_API weir_status weir_session_set_token_mask(weir_session *session, weir_mas
  *  space around it, with at most 64 bytes of white space before and behind each of its marks; properties come in the
  *  order of the schema, then others that it allows. Integers are written without fraction and exponent, numbers with
  *  bounds or multipleOf without exponent; strings with pattern, format, enum or const, and names of properties beside
- *  patternProperties, in their usual spelling.
+ *  patternProperties, in their usual spelling; names that the schema has only plainly, however it spells them itself.
  *
  *  A grammar has a rule `root`, names of letters, digits and `-`, `::=`, texts, classes of characters, `.`, groups,
  *  `|`, `*`, `+`, `?`, `{m,n}` and comments behind `#`. A rule that begins with itself is an error.

@@ -143,8 +143,8 @@ typedef struct weir_memory_counters {
 typedef struct weir_device_info {
     uint32_t struct_size;  /**< sizeof this struct in the caller's build. Required. */
     uint32_t index;        /**< Among the devices of its backend; weir_runtime_options.vulkan_device takes it. */
-    int32_t backend;       /**< WEIR_DEVICE_CPU, WEIR_DEVICE_CUDA or WEIR_DEVICE_VULKAN. A GPU with two drivers is
-                                listed twice. */
+    int32_t backend;       /**< WEIR_DEVICE_*, never WEIR_DEVICE_AUTO: which backend has it. A GPU that two of them have
+                                is listed twice. */
     int32_t kind;          /**< WEIR_DEVICE_KIND_*. */
     uint32_t is_usable;    /**< 1: sessions of this runtime may run on it, as far as can be told without opening it. 0:
                                 not, see @ref why_not. */

@@ -458,9 +458,9 @@ namespace Weir
     {
         /// <summary>Among the devices of its backend; weir_runtime_options.vulkan_device takes it.</summary>
         public uint Index { get; }
-        /// <summary>WEIR_DEVICE_CPU, WEIR_DEVICE_CUDA or WEIR_DEVICE_VULKAN. A GPU with two drivers is listed
+        /// <summary>WEIR_DEVICE_*, never WEIR_DEVICE_AUTO: which backend has it. A GPU that two of them have is listed
         /// twice.</summary>
-        public int Backend { get; }
+        public DeviceType Backend { get; }
         /// <summary>WEIR_DEVICE_KIND_*.</summary>
         public DeviceKind Kind { get; }
         /// <summary>1: sessions of this runtime may run on it, as far as can be told without opening it. 0: not, see
@@ -478,7 +478,7 @@ namespace Weir
         internal DeviceInfo(Native.weir_device_info* s)
         {
             Index = s->index;
-            Backend = s->backend;
+            Backend = (DeviceType)s->backend;
             Kind = (DeviceKind)s->kind;
             IsUsable = s->is_usable != 0;
             MemoryBytes = s->memory_bytes;

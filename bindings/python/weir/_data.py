@@ -488,8 +488,8 @@ class DeviceInfo(NamedTuple):
 
     #: Among the devices of its backend; weir_runtime_options.vulkan_device takes it.
     index: int  # type: ignore[assignment]
-    #: WEIR_DEVICE_CPU, WEIR_DEVICE_CUDA or WEIR_DEVICE_VULKAN. A GPU with two drivers is listed twice.
-    backend: int
+    #: WEIR_DEVICE_*, never WEIR_DEVICE_AUTO: which backend has it. A GPU that two of them have is listed twice.
+    backend: DeviceType
     #: WEIR_DEVICE_KIND_*.
     kind: DeviceKind
     #: 1: sessions of this runtime may run on it, as far as can be told without opening it. 0: not, see `why_not`.
@@ -505,8 +505,8 @@ class DeviceInfo(NamedTuple):
 
 
 def device_info_of(s: weir_device_info) -> DeviceInfo:
-    return tuple.__new__(DeviceInfo, (s.index, s.backend, _DEVICEKIND[s.kind], bool(s.is_usable), s.memory_bytes,
-            decoded(s.name), decoded(s.driver), decoded(s.why_not),))
+    return tuple.__new__(DeviceInfo, (s.index, _DEVICETYPE[s.backend], _DEVICEKIND[s.kind], bool(s.is_usable),
+            s.memory_bytes, decoded(s.name), decoded(s.driver), decoded(s.why_not),))
 
 
 class Progress(NamedTuple):

@@ -545,7 +545,8 @@ structure! {
         struct_size: u32,
         /// Among the devices of its backend; `weir_runtime_options.vulkan_device` takes it.
         index: u32,
-        /// [`WEIR_DEVICE_CPU`], [`WEIR_DEVICE_CUDA`] or [`WEIR_DEVICE_VULKAN`]. A GPU with two drivers is listed twice.
+        /// `WEIR_DEVICE_*`, never [`WEIR_DEVICE_AUTO`]: which backend has it. A GPU that two of them have is listed
+        /// twice.
         backend: i32,
         /// `WEIR_DEVICE_KIND_*`.
         kind: i32,
@@ -3460,7 +3461,8 @@ functions! {
     /// value without white space around it, with at most 64 bytes of white space before and behind each of its marks;
     /// properties come in the order of the schema, then others that it allows. Integers are written without fraction
     /// and exponent, numbers with bounds or multipleOf without exponent; strings with pattern, format, enum or const,
-    /// and names of properties beside patternProperties, in their usual spelling.
+    /// and names of properties beside patternProperties, in their usual spelling; names that the schema has only
+    /// plainly, however it spells them itself.
     ///
     /// A grammar has a rule `root`, names of letters, digits and `-`, `::=`, texts, classes of characters, `.`, groups,
     /// `|`, `*`, `+`, `?`, `{m,n}` and comments behind `#`. A rule that begins with itself is an error.

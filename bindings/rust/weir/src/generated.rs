@@ -825,8 +825,8 @@ impl<'a> DeviceInfo<'a> {
     pub fn index(&self) -> u32 {
         self.0.index
     }
-    /// [`WEIR_DEVICE_CPU`](sys::WEIR_DEVICE_CPU), [`WEIR_DEVICE_CUDA`](sys::WEIR_DEVICE_CUDA) or
-    /// [`WEIR_DEVICE_VULKAN`](sys::WEIR_DEVICE_VULKAN). A GPU with two drivers is listed twice.
+    /// `WEIR_DEVICE_*`, never [`WEIR_DEVICE_AUTO`](sys::WEIR_DEVICE_AUTO): which backend has it. A GPU that two of them
+    /// have is listed twice.
     pub fn backend(&self) -> DeviceType {
         DeviceType(self.0.backend)
     }
@@ -1382,7 +1382,8 @@ impl Model {
     /// value without white space around it, with at most 64 bytes of white space before and behind each of its marks;
     /// properties come in the order of the schema, then others that it allows. Integers are written without fraction
     /// and exponent, numbers with bounds or multipleOf without exponent; strings with pattern, format, enum or const,
-    /// and names of properties beside patternProperties, in their usual spelling.
+    /// and names of properties beside patternProperties, in their usual spelling; names that the schema has only
+    /// plainly, however it spells them itself.
     ///
     /// A grammar has a rule `root`, names of letters, digits and `-`, `::=`, texts, classes of characters, `.`, groups,
     /// `|`, `*`, `+`, `?`, `{m,n}` and comments behind `#`. A rule that begins with itself is an error.

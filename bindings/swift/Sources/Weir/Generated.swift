@@ -546,7 +546,7 @@ public struct MemoryCounters: Sendable {
 public struct DeviceInfo: Sendable {
     /// Among the devices of its backend; `weir_runtime_options.vulkan_device` takes it.
     public let index: Int
-    /// `Device.cpu`, `Device.cuda` or `Device.vulkan`. A GPU with two drivers is listed twice.
+    /// `Device`, never `Device.auto`: which backend has it. A GPU that two of them have is listed twice.
     public let backend: Device
     /// `DeviceKind`.
     public let kind: DeviceKind
