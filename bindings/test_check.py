@@ -59,6 +59,7 @@ class Headers(unittest.TestCase):
         device = {field.name: field for field in self.api.find("weir_device_info").fields}
         self.assertEqual(device["why_not"].array, 512)
         self.assertEqual(self.api.enum_of(device["kind"]).name, "weir_device_kind")
+        self.assertEqual(self.api.enum_of(device["backend"]).name, "weir_device_type")
         event = {field.name: field for field in self.api.find("weir_event").fields}
         self.assertEqual(self.api.enum_of(event["stop"]).name, "weir_stop_reason")
         self.assertIsNone(self.api.enum_of(event["n_tokens"]))
@@ -139,6 +140,10 @@ class Check(unittest.TestCase):
                                  stdout=subprocess.PIPE, text=True)
             self.assertEqual(run.returncode, 1)
             self.assertIn("Somebody else is inside.", run.stdout)
+            generators = [path.parent.name for path in ROOT.glob("*/generate.py")]
+            self.assertGreaterEqual(len(generators), 4)
+            for language in generators:
+                self.assertIn(f"bindings/{language}/generate.py: ", run.stdout)
             (copy / "base.h").write_text(base.replace("WEIR_ERR_BUSY = -9", "WEIR_ERR_BUSY = -19"))
             self.assertEqual(self.run_check(copy).returncode, 1)
 
