@@ -19,8 +19,8 @@ fn main() {
     }
     let is_static = env::var_os("CARGO_FEATURE_STATIC").is_some() || env::var("WEIR_STATIC").is_ok_and(|v| v == "1");
     let found = match env::var("WEIR_DIR") {
-        Ok(folder) => in_folder(Path::new(&folder), is_static),
-        Err(_) => by_pkg_config(is_static),
+        Ok(folder) if !folder.is_empty() => in_folder(Path::new(&folder), is_static),
+        _ => by_pkg_config(is_static),
     };
     if let Err(why) = found {
         eprintln!("weir-sys: {why}");

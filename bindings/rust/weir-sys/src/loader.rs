@@ -38,19 +38,29 @@ pub(crate) fn functions() -> &'static Functions {
     FUNCTIONS.get().unwrap_or_else(|| unreachable!())
 }
 
-/// Loads the library, once. It is looked for, in this order, as the file that the environment variable `WEIR_LIBRARY`
-/// names, in `lib` of the folder `WEIR_DIR`, beside the program, in `lib` beside the program's folder, and where the
-/// system's loader looks. The error lists these places, and why each was not taken.
+/// Loads the library, once. Where the environment variable `WEIR_LIBRARY` names a file, it is that one, else where
+/// `WEIR_DIR` names a folder, the one in its `lib`, and no other: who names one means that one. Else it is looked for
+/// beside the program, in `lib` beside the program's folder, and where the system's loader looks. The error lists the
+/// places, and why each was not taken.
 pub fn load() -> Result<(), LoadError> {
+    load_from(&places())
+}
+
+fn places() -> Vec<PathBuf> {
+    let named = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(file) = named("WEIR_LIBRARY") {
+        return vec![file];
+    }
+    if let Some(folder) = named("WEIR_DIR") {
+        return vec![folder.join("lib").join(NAME)];
+    }
     let mut places = Vec::new();
-    places.extend(std::env::var_os("WEIR_LIBRARY").map(PathBuf::from));
-    places.extend(std::env::var_os("WEIR_DIR").map(|folder| PathBuf::from(folder).join("lib").join(NAME)));
     if let Some(folder) = std::env::current_exe().ok().and_then(|program| program.parent().map(Path::to_path_buf)) {
         places.push(folder.join(NAME));
         places.push(folder.join("../lib").join(NAME));
     }
     places.push(PathBuf::from(NAME));
-    load_from(&places)
+    places
 }
 
 /// Loads the first of these files that is the library; nothing happens if one is loaded already.

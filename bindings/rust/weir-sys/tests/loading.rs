@@ -42,30 +42,34 @@ fn the_first_library_that_fits_is_taken_and_others_are_explained() {
     let error = load_from(&[Path::new("a\0b")]).unwrap_err();
     assert!(error.text.contains("NUL"), "{error}");
 
-    // The places of load() when nothing is said, in a process of its own, as this one is to load the real one.
+    // The places of load(), in processes of their own, as this one is to load the real library. Who names one means
+    // that one: another that might be there is not taken in its stead.
     if std::env::var_os("WEIR_TEST_CHILD").is_some() {
-        println!("{}", load().unwrap_err());
+        println!("{}\nend", load().unwrap_err());
         return;
     }
     let this = std::env::current_exe().unwrap();
-    let said = Command::new(&this)
-        .args(["--nocapture", "the_first_library"])
-        .env("WEIR_TEST_CHILD", "1")
-        .env("WEIR_LIBRARY", "/named/libweir.so")
-        .env("WEIR_DIR", "/prefix")
-        .env_remove("LD_LIBRARY_PATH")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let beside = this.parent().unwrap().display().to_string();
-    for place in [
-        "/named/libweir.so: ",
-        "/prefix/lib/libweir.so.1: ",
-        &format!("{beside}/libweir.so.1: "),
-        &format!("{beside}/../lib/libweir.so.1: "),
-        "\n  libweir.so.1: ",
+    let usual = [format!("{beside}/libweir.so.1"), format!("{beside}/../lib/libweir.so.1"), "libweir.so.1".to_string()];
+    let prefix = "/prefix/lib/libweir.so.1".to_string();
+    for (file, folder, places) in [
+        ("/named/libweir.so", "/prefix", &["/named/libweir.so".to_string()][..]),
+        ("/named/libweir.so", "", &["/named/libweir.so".to_string()]),
+        ("", "/prefix", &[prefix]),
+        ("", "", &usual),
     ] {
-        assert!(said.contains(place), "{place} in {said}");
+        let said = Command::new(&this)
+            .args(["--nocapture", "the_first_library"])
+            .env("WEIR_TEST_CHILD", "1")
+            .env("WEIR_LIBRARY", file)
+            .env("WEIR_DIR", folder)
+            .env_remove("LD_LIBRARY_PATH")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let list = said.split_once("looked at:\n").and_then(|(_, list)| list.split_once("\nend")).expect(&said).0;
+        let looked: Vec<&str> = list.lines().map(|line| line.trim_start().split(": ").next().unwrap_or("")).collect();
+        assert_eq!(looked, places, "WEIR_LIBRARY={file} WEIR_DIR={folder}");
     }
 
     // Places that do not fit are passed over, and nothing of the failures is left.

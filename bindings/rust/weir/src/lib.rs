@@ -6,12 +6,8 @@ mod model;
 mod options;
 mod runtime;
 mod session;
-pub use generated::*;
-pub use model::Detokenizer;
-pub use options::Progress;
-pub use runtime::Memory;
 pub use session::{next_many, step_many, Events, Prompted, Session, TokenMask};
-pub use weir_sys as sys;
+pub use {generated::*, model::Detokenizer, options::Progress, runtime::Memory, weir_sys as sys};
 
 use options::{progress_of, raw_messages, set_bits, Texts};
 use runtime::Hooks;
@@ -36,6 +32,9 @@ impl fmt::Display for Error {
     }
 }
 impl std::error::Error for Error {}
+fn invalid(text: String) -> Error {
+    Error { status: Status::INVALID_ARG, text }
+}
 impl From<sys::LoadError> for Error {
     fn from(error: sys::LoadError) -> Error {
         Error { status: if error.is_other_version { Status::UNSUPPORTED } else { Status::NOT_FOUND }, text: error.text }

@@ -27,8 +27,7 @@ impl Texts {
     }
     pub(crate) fn keep(&mut self, what: &str, text: impl Into<Vec<u8>>) -> *const c_char {
         let text = CString::new(text).unwrap_or_else(|error| {
-            let text = format!("{what}: there is a NUL inside, at byte {}", error.nul_position());
-            self.1.get_or_insert(Error { status: Status::INVALID_ARG, text });
+            self.1.get_or_insert(invalid(format!("{what}: there is a NUL inside, at byte {}", error.nul_position())));
             CString::default()
         });
         self.bytes(text.into_bytes_with_nul())
@@ -96,9 +95,10 @@ impl GenerateOptions {
 }
 
 impl PromptOptions {
-    /// How the messages become tokens.
+    /// How the messages become tokens. It has no progress of its own: that of these options is told of them.
     pub fn chat(mut self, chat: ChatOptions) -> Self {
-        self.texts.1 = self.texts.1.or(chat.texts.1.clone());
+        let told = chat.progress.as_ref().map(|_| "chat: it has a progress; give that to the PromptOptions");
+        self.texts.1 = self.texts.1.or(chat.texts.1.clone()).or(told.map(|text| invalid(text.into())));
         let chat = Arc::new(chat);
         self.raw.chat = &chat.raw;
         self.more = Some(chat);

@@ -125,9 +125,11 @@ impl Session {
         unsafe extern "C" fn call<R: Read>(user: *mut c_void, info: *const sys::weir_read_info, n: *mut u64) -> i32 {
             // SAFETY: as set below, and what the library says.
             let ((from, outcome), info) = unsafe { (&mut *user.cast::<(&mut R, io::Result<()>)>(), &*info) };
-            let room = unsafe { std::slice::from_raw_parts_mut(info.data.cast(), info.n_bytes as usize) };
+            let mut room: &mut [u8] =
+                unsafe { std::slice::from_raw_parts_mut(info.data.cast(), info.n_bytes as usize) };
             guard(|| {
-                *outcome = from.read(room).map(|n_read| unsafe { *n = n_read.min(room.len()) as u64 });
+                // There is never less than the library wants. What a signal interrupts is read again.
+                *outcome = io::copy(&mut from.take(info.n_bytes), &mut room).map(|n_read| unsafe { *n = n_read });
                 outcome.is_ok()
             })
         }
@@ -195,8 +197,7 @@ impl std::iter::FusedIterator for Events<'_> {}
 /// Appends `tokens[i]` to `sessions[i]`, all in one step, see [`sys::weir_step_many`].
 pub fn step_many(sessions: &mut [&mut Session], tokens: &[Token]) -> Result<()> {
     if sessions.len() != tokens.len() {
-        let text = format!("{} tokens for {} sessions", tokens.len(), sessions.len());
-        return Err(Error { status: Status::INVALID_ARG, text });
+        return Err(invalid(format!("{} tokens for {} sessions", tokens.len(), sessions.len())));
     }
     let raw: Vec<_> = sessions.iter().map(|session| session.0.raw).collect();
     check(unsafe { sys::weir_step_many(raw.as_ptr(), tokens.as_ptr(), raw.len() as u32) })

@@ -93,6 +93,17 @@ fn progress_tells_how_far_it_is_and_stops() {
     let mut session = session();
     assert_eq!(session.prompt(&[Message::new("user", LONG)], &stop).unwrap_err().status, Status::CANCELLED);
     assert!(session.tokens().unwrap().is_empty());
+    // Of a prompt it is told by the prompt's options alone.
+    let chat = ChatOptions::default().progress(|_, _| ControlFlow::Continue(()));
+    let options = PromptOptions::default().chat(chat);
+    for error in [
+        session.prompt(&[Message::new("user", LONG)], &options).unwrap_err(),
+        session.prompt_tokens(&[1, 2, 3], &options).unwrap_err(),
+    ] {
+        assert_eq!(error.status, Status::INVALID_ARG);
+        assert_eq!(error.text, "chat: it has a progress; give that to the PromptOptions");
+    }
+    assert!(session.tokens().unwrap().is_empty());
 }
 
 #[test]

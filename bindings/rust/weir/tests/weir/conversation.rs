@@ -79,16 +79,40 @@ fn a_saved_conversation_goes_on_elsewhere() {
     assert_eq!(second.tokens().unwrap(), first.tokens().unwrap());
     shown.extend(tokens(&answer(&mut second, &GenerateOptions::default().max_tokens(30))));
     assert_eq!(shown, whole);
-    // Few bytes at a time, and bytes that end early.
-    struct Slow<'a>(&'a [u8]);
+    // Few bytes at a time, each time after a signal; bytes of something else behind them, and bytes that end early.
+    struct Slow<'a>(&'a [u8], bool);
     impl Read for Slow<'_> {
         fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             let n = room.len().min(1000);
             self.0.read(&mut room[..n])
         }
     }
-    second.restore(Slow(&saved)).unwrap();
-    assert_eq!(second.tokens().unwrap(), first.tokens().unwrap());
+    impl Write for Slow<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let n = bytes.len().min(1000);
+            assert_eq!(bytes[..n], self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let more = [&saved[..], b"more"].concat();
+    let mut slow = Slow(&more, false);
+    second.restore(&mut slow).unwrap();
+    assert_eq!((second.tokens().unwrap(), slow.0), (first.tokens().unwrap(), &b"more"[..]));
+    let mut slow = Slow(&more, false);
+    first.save(&mut slow).unwrap();
+    assert_eq!(slow.0, b"more");
     assert_eq!(second.restore(&saved[..saved.len() / 2]).unwrap_err().status, Status::FORMAT);
     assert!(second.tokens().unwrap().is_empty());
 }
