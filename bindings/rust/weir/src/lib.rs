@@ -149,8 +149,8 @@ unsafe fn string(first: *const c_char, n: u64) -> String {
     let bytes = unsafe { slice(first.cast(), n) };
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
-/// A copy of a text. A short one needs no memory of its own: to allocate costs more than all else of an event, as a
-/// step leaves nothing of it in the processor's caches.
+/// A copy of a text. A short one is not allocated. An allocation would cost more than all else of an event, because
+/// after a step of the model the allocator's data are no longer in the processor's caches.
 #[derive(Clone)]
 enum Text {
     Short(u8, [u8; 30]),

@@ -4,6 +4,7 @@ mod callbacks;
 mod conversation;
 mod lifetimes;
 mod models;
+mod readme;
 
 use std::sync::OnceLock;
 use weir::*;
