@@ -6,7 +6,6 @@ headers'; with --strict it does.
 
  - weir-sys/src/bindings.rs: constants, types and functions with their documentation
  - weir/src/generated.rs: what of the safe layer follows from the headers alone, see generate_safe.py
- - weir-sys/tests/layout/layout.c and layout.rs: the same lines about sizes, offsets and numbers, from C and from Rust
 """
 import pathlib
 import re
@@ -115,27 +114,25 @@ def function_doc(function):
 # --------------------------------------------------------------------------------------------------------- declarations
 
 def constants(api):
-    lines = []
+    lines = ["constants! {"]
     for constant in api.constants:
-        lines += short_doc(constant, "")
-        kind = {int: "u32", float: "f64", str: "&str"}[type(constant.value)]
-        value = f'"{constant.value}"' if kind == "&str" else constant.value
-        lines += [f"pub const {constant.name}: {kind} = {value};"]
-    return lines
+        if not isinstance(constant.value, int):
+            raise headers.HeaderError(f"{constant.name} is no whole number, which `constants!` is for")
+        lines += short_doc(constant, "    ") + [f"    {constant.name}: u32 = {constant.value};"]
+    return lines + ["}"]
 
 
 def enums(api):
-    lines = []
+    lines = ["", "enumerations! {"]
     for enum in api.enums:
         kind = "u32" if enum.is_bits else "i32"
-        lines += ["", "enumeration! {"] + type_doc(enum, "    ")
-        lines += [f"    {enum.name}: {kind} {{"]
+        lines += type_doc(enum, "    ") + [f"    {enum.name}: {kind} {{"]
         for value in enum.values:
             lines += short_doc(value, "        ")
             short = re.sub(r"^ERR_", "", value.short)
             lines += [f"        {value.name} as {short} = {value.value};"]
-        lines += ["    }", "}"]
-    return lines
+        lines += ["    }", ""]
+    return lines[:-1] + ["}"]
 
 
 def signature(function):
@@ -152,15 +149,15 @@ def types(api):
         lines += [""] + type_doc(callback)
         lines += [f"pub type {callback.name} =",
                   f"    Option<unsafe extern \"C\" fn({signature(callback)}){result_of(callback)}>;"]
+    lines += ["", "structures! {"]
     for struct in api.structs:
-        lines += ["", "structure! {"] + type_doc(struct, "    ")
-        lines += [f"    {struct.name}{' with struct_size' if struct.has_size else ''} {{"]
+        lines += type_doc(struct, "    ") + [f"    {struct.name}{' with struct_size' if struct.has_size else ''} {{"]
         for field in struct.fields:
             lines += short_doc(field, "        ")
             kind = type_of(field.type)
             lines += [f"        {name_of(field.name)}: {kind if field.array is None else f'[{kind}; {field.array}]'},"]
-        lines += ["    }", "}"]
-    return lines
+        lines += ["    }", ""]
+    return lines[:-1] + ["}"]
 
 
 def functions(api):
@@ -183,45 +180,12 @@ def bindings(api):
                      functions(api)) + "\n"
 
 
-# --------------------------------------------------------------------------------------------------------------- layout
-
-def layout_c(api):
-    lines = ["/* Written by generate.py; not to be edited. Prints what layout.rs says. */", "#include <stddef.h>",
-             "#include <stdio.h>", "#include <weir/weir.h>", "",
-             "#define STRUCT(type) printf(#type \" %lu\\n\", (unsigned long)sizeof(type))",
-             "#define FIELD(type, field) \\", "    printf(#type \".\" #field \" %lu %lu\\n\", (unsigned long)"
-             "offsetof(type, field), \\", "           (unsigned long)sizeof(((type *)0)->field))",
-             "#define NUMBER(name) printf(#name \" %lld\\n\", (long long)(name))", "", "int main(void) {"]
-    for constant in api.constants:
-        if isinstance(constant.value, int):
-            lines.append(f"    NUMBER({constant.name});")
-    lines += [f"    NUMBER({value.name});" for enum in api.enums for value in enum.values]
-    for struct in api.structs:
-        lines.append(f"    STRUCT({struct.name});")
-        lines += [f"    FIELD({struct.name}, {field.name});" for field in struct.fields]
-    return "\n".join(lines + ["    return 0;", "}", ""])
-
-
-def layout_rs(api):
-    lines = ["// Written by generate.py; not to be edited. Says what layout.c prints.", "",
-             "fn layout() -> Vec<String> {", "    let mut lines = Vec::new();"]
-    for constant in api.constants:
-        if isinstance(constant.value, int):
-            lines.append(f"    number!(lines, {constant.name});")
-    lines += [f"    number!(lines, {value.name});" for enum in api.enums for value in enum.values]
-    for struct in api.structs:
-        lines.append(f"    structure!(lines, {struct.name});")
-        lines += [f"    field!(lines, {struct.name}, {name_of(field.name)});" for field in struct.fields]
-    return "\n".join(lines + ["    lines", "}", ""])
-
-
 def files(api):
     for entry in api.functions + api.structs + api.opaques + api.enums + api.callbacks + api.aliases + api.constants:
         KNOWN.add(entry.name)
     KNOWN.update(value.name for enum in api.enums for value in enum.values)
     return {"weir/src/generated.rs": generate_safe.generated(api, sys.modules[__name__]),
-            "weir-sys/src/bindings.rs": bindings(api), "weir-sys/tests/layout/layout.c": layout_c(api),
-            "weir-sys/tests/layout/layout.rs": layout_rs(api)}
+            "weir-sys/src/bindings.rs": bindings(api)}
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
 // Written by generate.py from include/weir/*.h; not to be edited.
 // Longer than 600 lines because it has the headers' documentation.
 
-/// Changes only when the ABI breaks.
-pub const WEIR_VERSION_MAJOR: u32 = 1;
-/// Grows with additions.
-pub const WEIR_VERSION_MINOR: u32 = 1;
-/// Grows with fixes.
-pub const WEIR_VERSION_PATCH: u32 = 0;
+constants! {
+    /// Changes only when the ABI breaks.
+    WEIR_VERSION_MAJOR: u32 = 1;
+    /// Grows with additions.
+    WEIR_VERSION_MINOR: u32 = 1;
+    /// Grows with fixes.
+    WEIR_VERSION_PATCH: u32 = 0;
+}
 
-enumeration! {
+enumerations! {
     /// `weir_status_code`.
     weir_status_code: i32 {
         /// `WEIR_OK`.
@@ -42,9 +44,7 @@ enumeration! {
         /// A defect of Weir; please report it with the message.
         WEIR_ERR_INTERNAL as INTERNAL = -14;
     }
-}
 
-enumeration! {
     /// Kinds of memory that the allocator hooks are asked for.
     weir_memory_kind: i32 {
         /// Ordinary memory of the process.
@@ -52,9 +52,7 @@ enumeration! {
         /// Memory of an accelerator, which only the device hooks are asked for; the pointer is a device pointer.
         WEIR_MEMORY_DEVICE as DEVICE = 1;
     }
-}
 
-enumeration! {
     /// Severity of a log line.
     weir_log_level: i32 {
         /// `WEIR_LOG_ERROR`.
@@ -66,9 +64,7 @@ enumeration! {
         /// `WEIR_LOG_DEBUG`.
         WEIR_LOG_DEBUG as DEBUG = 3;
     }
-}
 
-enumeration! {
     /// Devices that a session can run on.
     weir_device_type: i32 {
         /// The first of these that can run the session: CUDA's device; of Vulkan's devices the discrete GPU with the
@@ -85,9 +81,7 @@ enumeration! {
         /// A device with Vulkan 1.3, see `weir_runtime_options.vulkan_device`.
         WEIR_DEVICE_VULKAN as VULKAN = 3;
     }
-}
 
-enumeration! {
     /// Kinds of devices, see [`weir_device_info`].
     weir_device_kind: i32 {
         /// A GPU with memory of its own.
@@ -99,9 +93,7 @@ enumeration! {
         /// The processor, also one that a Vulkan driver computes on.
         WEIR_DEVICE_KIND_CPU as CPU = 3;
     }
-}
 
-enumeration! {
     /// Bits of `weir_model_options.flags`.
     weir_model_flag_bits: u32 {
         /// Load the tokenizer only; files without weights are accepted, sessions and plans are refused
@@ -117,9 +109,7 @@ enumeration! {
         /// in several files, the part at the path, as with [`WEIR_MODEL_VOCAB_ONLY`]. Since 1.1.
         WEIR_MODEL_DESCRIBE_ONLY as DESCRIBE_ONLY = 8;
     }
-}
 
-enumeration! {
     /// Bits of [`weir_tokenize`] flags.
     weir_tokenize_flag_bits: u32 {
         /// Text such as "\<|`im_end`|\>" becomes the control token of that name. Off: it is plain text. Not for text of
@@ -128,17 +118,13 @@ enumeration! {
         /// Add the begin/end tokens that the model's file asks for.
         WEIR_TOKENIZE_BOS_EOS as BOS_EOS = 2;
     }
-}
 
-enumeration! {
     /// Bits of [`weir_detokenize`] and [`weir_detokenizer_create`] flags.
     weir_detokenize_flag_bits: u32 {
         /// Control tokens appear as their text. Off: they vanish.
         WEIR_DETOKENIZE_SPECIAL as SPECIAL = 1;
     }
-}
 
-enumeration! {
     /// Bits of `weir_token_info.flags`.
     weir_token_flag_bits: u32 {
         /// A control token such as BOS.
@@ -153,9 +139,7 @@ enumeration! {
         /// turns.
         WEIR_TOKEN_END_OF_GENERATION as END_OF_GENERATION = 16;
     }
-}
 
-enumeration! {
     /// Bits of `weir_chat_options.flags` and of [`weir_chat_render`] flags.
     weir_chat_flag_bits: u32 {
         /// End with the opening of an assistant turn, so that the model answers.
@@ -170,9 +154,7 @@ enumeration! {
         /// Since 1.1.
         WEIR_CHAT_CONTINUE_LAST as CONTINUE_LAST = 8;
     }
-}
 
-enumeration! {
     /// Bits of `weir_chat_info.can`.
     weir_chat_ability_bits: u32 {
         /// System messages.
@@ -186,9 +168,7 @@ enumeration! {
         /// A variable of the template switches them off.
         WEIR_CHAT_CAN_SKIP_THOUGHTS as SKIP_THOUGHTS = 16;
     }
-}
 
-enumeration! {
     /// Bits of `weir_session_options.flags`.
     weir_session_flag_bits: u32 {
         /// Keep the attention masses of every step for the experimental `weir_session_trace` (weir/experimental.h);
@@ -200,9 +180,7 @@ enumeration! {
         /// on the CPU. lfps does it without this flag. On the CPU it changes nothing. Since 1.1.
         WEIR_SESSION_HOST_ATTENTION as HOST_ATTENTION = 2;
     }
-}
 
-enumeration! {
     /// Bits of `weir_session_options.spill_flags`.
     weir_spill_flag_bits: u32 {
         /// No page is dropped in silence. A call that would append tokens fails, and appends none, with
@@ -218,9 +196,7 @@ enumeration! {
         /// context instead, and nothing is stored. On a device it changes nothing. Since 1.1.
         WEIR_SPILL_HALF as HALF = 4;
     }
-}
 
-enumeration! {
     /// Why an answer ended.
     weir_stop_reason: i32 {
         /// It failed before the first token.
@@ -243,9 +219,7 @@ enumeration! {
         /// (weir/constraint.h). Since 1.1.
         WEIR_STOP_CONSTRAINT as CONSTRAINT = 8;
     }
-}
 
-enumeration! {
     /// Bits of `weir_generate_options.flags`.
     weir_generate_flag_bits: u32 {
         /// Control tokens appear in the events' text.
@@ -257,9 +231,7 @@ enumeration! {
         /// writing calls is not known (`weir_chat_info.tool_format`). Since 1.1.
         WEIR_GENERATE_STOP_AT_CALL as STOP_AT_CALL = 4;
     }
-}
 
-enumeration! {
     /// What the text of an event is part of, by the tags of the model's chat template, or if it has none of its
     /// vocabulary.
     weir_segment: i32 {
@@ -273,9 +245,7 @@ enumeration! {
         /// [`WEIR_GENERATE_SPECIAL_TEXT`] alone.
         WEIR_SEGMENT_MARK as MARK = 3;
     }
-}
 
-enumeration! {
     /// What an event of an answer is.
     weir_event_kind: i32 {
         /// A token, and the text that is complete with it, perhaps none.
@@ -286,17 +256,13 @@ enumeration! {
         /// The answer has ended.
         WEIR_EVENT_END as END = 2;
     }
-}
 
-enumeration! {
     /// Bits of the flags of [`weir_session_rewind`].
     weir_rewind_flag_bits: u32 {
         /// Go back although pages of the tokens that stay are lost.
         WEIR_REWIND_LOSSY as LOSSY = 1;
     }
-}
 
-enumeration! {
     /// Bits of `weir_prompt_options.flags`.
     weir_prompt_flag_bits: u32 {
         /// Change nothing, only fill the report.
@@ -310,9 +276,7 @@ enumeration! {
         /// system messages at its beginning nor the last turn.
         WEIR_PROMPT_DROP_OLDEST as DROP_OLDEST = 4;
     }
-}
 
-enumeration! {
     /// What a constraint is written in.
     weir_constraint_kind: i32 {
         /// Any JSON value; no text.
@@ -421,7 +385,7 @@ pub type weir_write_fn =
 pub type weir_read_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, info: *const weir_read_info, n_read: *mut u64) -> weir_status>;
 
-structure! {
+structures! {
     /// One `key`, `value` pair of text options.
     weir_key_value {
         /// NUL-terminated UTF-8.
@@ -429,9 +393,7 @@ structure! {
         /// NUL-terminated UTF-8.
         value: *const c_char,
     }
-}
 
-structure! {
     /// One request to an allocator hook.
     weir_alloc_info with struct_size {
         /// sizeof this struct in the library's build.
@@ -445,9 +407,7 @@ structure! {
         /// NULL in alloc; in free the pointer that alloc gave.
         ptr: *mut c_void,
     }
-}
 
-structure! {
     /// One log line.
     weir_log_info with struct_size {
         /// sizeof this struct in the library's build.
@@ -460,9 +420,7 @@ structure! {
         /// Length of `message` without the NUL.
         message_bytes: u64,
     }
-}
 
-structure! {
     /// Options of [`weir_runtime_create`].
     weir_runtime_options with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -510,9 +468,7 @@ structure! {
         /// nothing is kept. It is copied, made absolute, and shorter than 1024 bytes. Since 1.1.
         cache_dir: *const c_char,
     }
-}
 
-structure! {
     /// What a runtime holds, see [`weir_runtime_memory`].
     weir_memory_counters with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -536,9 +492,7 @@ structure! {
         /// Frees of device memory made so far. Since 1.0.
         n_device_frees: u64,
     }
-}
 
-structure! {
     /// A device of this machine, see [`weir_runtime_devices`].
     weir_device_info with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -563,9 +517,7 @@ structure! {
         /// Likewise: what it lacks; "" if it is usable.
         why_not: [c_char; 512],
     }
-}
 
-structure! {
     /// Progress of a long call.
     weir_progress_info with struct_size {
         /// sizeof this struct in the library's build.
@@ -578,9 +530,7 @@ structure! {
         /// Units in all.
         total: u64,
     }
-}
 
-structure! {
     /// Options of [`weir_model_open`].
     weir_model_options with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -592,9 +542,7 @@ structure! {
         /// Passed to progress.
         progress_user: *mut c_void,
     }
-}
 
-structure! {
     /// Facts about a model. Sizes are 0 for what a vocabulary-only file does not say.
     weir_model_info with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -646,9 +594,7 @@ structure! {
         /// 0. Since 1.1.
         reserved: u32,
     }
-}
 
-structure! {
     /// One tensor of a model.
     weir_tensor_info with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -670,9 +616,7 @@ structure! {
         /// 0. Since 1.1.
         reserved: u32,
     }
-}
 
-structure! {
     /// One token of a vocabulary.
     weir_token_info with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -694,9 +638,7 @@ structure! {
         /// Its length. Since 1.1.
         n_bytes: u64,
     }
-}
 
-structure! {
     /// Tokens with a special meaning, -1 where the model has none.
     weir_special_tokens with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -716,9 +658,7 @@ structure! {
         /// 1 when [`WEIR_TOKENIZE_BOS_EOS`] adds eos, else 0.
         add_eos: i32,
     }
-}
 
-structure! {
     /// One message of a conversation. It may grow in later versions; callers of [`weir_chat_tokenize`] and
     /// [`weir_session_prompt`] say how large theirs are (`weir_chat_options.message_bytes`).
     weir_chat_message {
@@ -742,9 +682,7 @@ structure! {
         /// Of a tool's result: the tool; else of who speaks; NUL-terminated; NULL: not said. Since 1.1.
         name: *const c_char,
     }
-}
 
-structure! {
     /// Options of [`weir_chat_tokenize`] and [`weir_session_prompt`].
     weir_chat_options with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -777,9 +715,7 @@ structure! {
         /// What `strftime_now` sees, in seconds since 1970, as UTC; 0 (default): the time of the call. Since 1.1.
         unix_time: i64,
     }
-}
 
-structure! {
     /// Options of [`weir_tokenize_with`].
     weir_tokenize_options with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -791,9 +727,7 @@ structure! {
         /// Passed to progress.
         progress_user: *mut c_void,
     }
-}
 
-structure! {
     /// What a model's chat template can do, and how the parts of its answers are told apart.
     weir_chat_info with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -808,9 +742,7 @@ structure! {
         /// when none is known.
         tool_format: *const c_char,
     }
-}
 
-structure! {
     /// Options of [`weir_plan`] and [`weir_session_create`].
     weir_session_options with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -867,9 +799,7 @@ structure! {
         /// 0. Since 1.1.
         reserved_spill: u32,
     }
-}
 
-structure! {
     /// The exact bytes of every pool of a session, known before anything is allocated.
     weir_plan_info with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -946,9 +876,7 @@ structure! {
         /// 0. Since 1.1.
         reserved_spill: u32,
     }
-}
 
-structure! {
     /// Memory of a live session.
     weir_memory_info with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -974,9 +902,7 @@ structure! {
         /// Of bytes, memory of the device. Since 1.0.
         device_bytes: u64,
     }
-}
 
-structure! {
     /// Counters of a session since its creation ([`weir_session_reset`] keeps them).
     weir_session_stats with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -1022,9 +948,7 @@ structure! {
         /// Times that a compressed page was restored to be read. Since 1.1.
         spill_restored: u64,
     }
-}
 
-structure! {
     /// What is added to the logit of a token before anything else looks at it.
     weir_token_bias {
         /// An id of the model.
@@ -1032,9 +956,7 @@ structure! {
         /// -100..100; -100 forbids the token. Of several for one token the sum is added.
         bias: f32,
     }
-}
 
-structure! {
     /// Where a page of a conversation is: in how many of `weir_plan_info.n_streams` streams.
     weir_page_state {
         /// In the KV pool.
@@ -1046,9 +968,7 @@ structure! {
         /// Of these streams, where it may not leave: pinned by the application, or by the policy as a prompt.
         pinned: u16,
     }
-}
 
-structure! {
     /// How the next token is drawn. Applied in this order: bias, repetition penalty, frequency and presence penalty,
     /// temperature, top-k, top-p, min-p.
     weir_sampling_options with struct_size {
@@ -1082,9 +1002,7 @@ structure! {
         /// 0. Since 1.1.
         reserved2: u32,
     }
-}
 
-structure! {
     /// A token and how probable it was.
     weir_logprob {
         /// The token.
@@ -1093,9 +1011,7 @@ structure! {
         /// cuts.
         logprob: f32,
     }
-}
 
-structure! {
     /// One generated token, for the callback of [`weir_session_generate`].
     weir_token_event with struct_size {
         /// sizeof this struct in the library's build.
@@ -1117,9 +1033,7 @@ structure! {
         /// As of [`weir_event`]; valid during the call. Since 1.1.
         top: *const weir_logprob,
     }
-}
 
-structure! {
     /// A text with its length; need not end with NUL.
     weir_text {
         /// UTF-8.
@@ -1127,9 +1041,7 @@ structure! {
         /// Its length.
         bytes: u64,
     }
-}
 
-structure! {
     /// Options of [`weir_session_generate`] and [`weir_session_begin`].
     weir_generate_options with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -1168,9 +1080,7 @@ structure! {
         /// thinking aloud without one. NULL (default): none. [`WEIR_ERR_UNSUPPORTED`] as above. Since 1.1.
         thinking_close: *const c_char,
     }
-}
 
-structure! {
     /// Result of [`weir_session_generate`].
     weir_generate_result with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -1186,9 +1096,7 @@ structure! {
         /// 0.
         reserved: u32,
     }
-}
 
-structure! {
     /// One event of an answer, from [`weir_session_next`].
     weir_event with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -1219,9 +1127,7 @@ structure! {
         /// where `n_top` is 0. Valid until the session's next call.
         top: *const weir_logprob,
     }
-}
 
-structure! {
     /// Options of [`weir_session_prompt`] and [`weir_session_prompt_tokens`].
     weir_prompt_options with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -1240,9 +1146,7 @@ structure! {
         /// [`WEIR_CHAT_ADD_ASSISTANT`].
         chat: *const weir_chat_options,
     }
-}
 
-structure! {
     /// What [`weir_session_prompt`] or [`weir_session_prompt_tokens`] did.
     weir_prompt_report with struct_size {
         /// sizeof this struct in the caller's build. Required.
@@ -1262,9 +1166,7 @@ structure! {
         /// are lost already.
         pages_missing: u64,
     }
-}
 
-structure! {
     /// Positions of a message's text in a conversation.
     weir_span {
         /// Position of the first token with text of the message.
@@ -1272,9 +1174,7 @@ structure! {
         /// One past the last one; equal to first where the template leaves the text out, or writes it in another way.
         end: u32,
     }
-}
 
-structure! {
     /// Which tokens may be drawn: bit i % 32 of words\[i / 32\] is that of token i. All bits are set when the function
     /// is called, those of tokens that the session's constraint forbids are not; bits that it clears are not drawn.
     weir_mask_info with struct_size {
@@ -1291,9 +1191,7 @@ structure! {
         /// \[(`vocab_size` + 31) / 32\] In and out. Bits behind the last token are ignored.
         words: *mut u32,
     }
-}
 
-structure! {
     /// Bytes of a saved session, for the callback of [`weir_session_save`].
     weir_write_info with struct_size {
         /// sizeof this struct in the library's build.
@@ -1307,9 +1205,7 @@ structure! {
         /// \[`n_bytes`\], valid during the call.
         data: *const c_void,
     }
-}
 
-structure! {
     /// What [`weir_session_restore`] wants next, for its callback.
     weir_read_info with struct_size {
         /// sizeof this struct in the library's build.

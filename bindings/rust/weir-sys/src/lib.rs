@@ -5,7 +5,7 @@
 //! constants, `WEIR_STOP_EOS`; fields and arguments stay `i32` and `u32`. `Default` of a struct is zero bytes with
 //! `struct_size`, which is valid wherever the caller makes one.
 //!
-//! The declarations are written by `generate.py` from `include/weir/*.h`; tests compare layouts and numbers with those
+//! The declarations are written by `generate.py` from `include/weir/*.h`; a test compares layouts and numbers with those
 //! of the C compiler.
 //!
 //! # Features
@@ -25,6 +25,8 @@ compile_error!("the feature dlopen is for systems that have dlopen");
 #[cfg(all(feature = "dlopen", feature = "static"))]
 compile_error!("the features dlopen and static exclude each other");
 
+#[cfg(test)]
+mod against_headers;
 #[cfg(feature = "dlopen")]
 mod loader;
 #[cfg(feature = "dlopen")]
@@ -37,55 +39,78 @@ struct Opaque {
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
-macro_rules! enumeration {
-    ($(#[$doc:meta])* $name:ident: $kind:ident {
-        $($(#[$value_doc:meta])* $value:ident as $short:ident = $number:expr;)*
-    }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-        #[repr(transparent)]
-        pub struct $name(pub $kind);
-        impl $name {
-            $($(#[$value_doc])* pub const $short: $name = $name($number);)*
-            /// Whether all bits of `other` are set; of numbers, whether it is that one.
-            pub const fn contains(self, other: $name) -> bool {
-                self.0 & other.0 == other.0
-            }
-        }
-        impl From<$name> for $kind {
-            fn from(value: $name) -> $kind {
-                value.0
-            }
-        }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match *self {
-                    $($name::$short => f.write_str(stringify!($short)),)*
-                    _ => write!(f, "{}({})", stringify!($name), self.0),
-                }
-            }
-        }
-        $($(#[$value_doc])* pub const $value: $kind = $number;)*
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident = $number:expr;)*) => {
+        $($(#[$doc])* pub const $name: $kind = $number;)*
+
+        /// Names and numbers, for the comparison with C.
+        #[cfg(test)]
+        const CONSTANTS: &[(&str, i64)] = &[$((stringify!($name), $number)),*];
     };
 }
 
-macro_rules! structure {
-    ($(#[$doc:meta])* $name:ident with struct_size { $($fields:tt)* }) => {
-        structure! { $(#[$doc])* $name { $($fields)* } }
-        impl Default for $name {
-            fn default() -> Self {
-                // SAFETY: numbers, raw pointers, arrays of numbers and optional functions may all be zero bytes.
-                let mut zero: Self = unsafe { core::mem::zeroed() };
-                zero.struct_size = size_of::<Self>() as u32;
-                zero
+macro_rules! enumerations {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident {
+        $($(#[$value_doc:meta])* $value:ident as $short:ident = $number:expr;)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+            #[repr(transparent)]
+            pub struct $name(pub $kind);
+            impl $name {
+                $($(#[$value_doc])* pub const $short: $name = $name($number);)*
+                /// Whether all bits of `other` are set; of numbers, whether it is that one.
+                pub const fn contains(self, other: $name) -> bool {
+                    self.0 & other.0 == other.0
+                }
             }
-        }
+            impl From<$name> for $kind {
+                fn from(value: $name) -> $kind {
+                    value.0
+                }
+            }
+            impl fmt::Debug for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    match *self {
+                        $($name::$short => f.write_str(stringify!($short)),)*
+                        _ => write!(f, "{}({})", stringify!($name), self.0),
+                    }
+                }
+            }
+            $($(#[$value_doc])* pub const $value: $kind = $number;)*
+        )*
+
+        /// Names and numbers, for the comparison with C.
+        #[cfg(test)]
+        const VALUES: &[(&str, i64)] = &[$($((stringify!($value), $value as i64)),*),*];
     };
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+}
+
+macro_rules! structures {
+    ($($(#[$doc:meta])* $name:ident $(with $size:ident)? {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            #[repr(C)]
+            pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+            $(impl Default for $name {
+                fn default() -> Self {
+                    // SAFETY: numbers, raw pointers, arrays of numbers and optional functions may all be zero bytes.
+                    let mut zero: Self = unsafe { core::mem::zeroed() };
+                    zero.$size = size_of::<Self>() as u32;
+                    zero
+                }
+            })?
+        )*
+
+        /// Names, sizes, and the fields' names, offsets and sizes, for the comparison with C.
+        #[cfg(test)]
+        const LAYOUTS: &[(&str, usize, &[(&str, usize, usize)])] = &[$((stringify!($name), size_of::<$name>(), &[$(
+            (stringify!($field), core::mem::offset_of!($name, $field), size_of::<$type>())
+        ),*])),*];
     };
 }
 
