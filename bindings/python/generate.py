@@ -278,9 +278,9 @@ def snake(name):
 
 # Type and conversion of callbacks in options. Hooks for memory are given as ctypes has them: they are for those whose
 # memory comes from native code.
-CALLBACKS = {"weir_progress_fn": ("Callable[[Progress], Optional[bool]]", "callback({0}, self.{1}, progress_of)"),
+CALLBACKS = {"weir_progress_fn": ("Callable[[Progress], Optional[bool]]", "callback(s, {0}, self.{1}, progress_of)"),
              "weir_log_fn": ("Callable[[LogLine], None]", "log_callback({0}, self.{1}, log_line_of)"),
-             "weir_token_fn": ("Callable[[TokenEvent], Optional[bool]]", "callback({0}, self.{1}, token_event_of)"),
+             "weir_token_fn": ("Callable[[TokenEvent], Optional[bool]]", "callback(s, {0}, self.{1}, token_event_of)"),
              "weir_alloc_fn": ("Any", "hook({0}, self.{1})"), "weir_free_fn": ("Any", "hook({0}, self.{1})")}
 
 
@@ -291,7 +291,8 @@ def option_entry(api, field, i, fields):
     if kind == "callback":
         python, convert = CALLBACKS[type_.base]
         python = python if python == "Any" else f"Optional[{python}]"
-        return name, python, "None", f"s.{name} = {convert.format(type_.base, name)}"
+        both = f", s.{fields[i + 1].name}" if convert.startswith("callback") else ""
+        return name, python, "None", f"s.{name}{both} = {convert.format(type_.base, name)}"
     if type_.base == "char":
         length = length_of(fields, i)
         if name.endswith("_json"):
@@ -319,7 +320,7 @@ def option_entry(api, field, i, fields):
         default = f"{python}(0)" if enum.is_bits else f"{python}.{first}"
         return name, "int", default, f's.{name} = integer("{name}", self.{name}, {type_.base[0] == "u"})'
     if type_.base in ("float", "double"):
-        return name, "float", "0.0", f"s.{name} = self.{name}"
+        return name, "float", "0.0", f's.{name} = real("{name}", self.{name})'
     bits = 64 if "64" in type_.base else 32
     extra = ", 64" if bits == 64 else ""
     return name, "int", "0", f's.{name} = integer("{name}", self.{name}, {type_.base[0] == "u"}{extra})'
@@ -369,7 +370,7 @@ def data(api):
            "from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type", "",
            "from ._convert import (Path, Text, address_at, biases, bytes_at, c_text, callback, decoded, hook, integer, "
            "json_text,",
-           "                       key_values, log_callback, offset_of, path_text, sized_text, str_at, texts)",
+           "                       key_values, log_callback, offset_of, path_text, real, sized_text, str_at, texts)",
            "from ._native import ("]
     out += ["    " + line for line in names] + [")", "", "",
             "class Open(IntEnum):", '    """An enum of which a newer library may have more values."""', "",

@@ -1,4 +1,4 @@
-"""What the tests have in common: the package of this source tree unless another one is installed, and the model."""
+"""What the tests have in common: the package of this source tree, and the model."""
 import os
 import pathlib
 import sys
@@ -7,8 +7,7 @@ import unittest
 sys.dont_write_bytecode = True
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = FOLDER.parent.parent
-if not os.environ.get("WEIR_TEST_INSTALLED"):
-    sys.path.insert(0, str(FOLDER))
+sys.path.insert(0, str(FOLDER))
 import weir  # noqa: E402
 
 MODEL = os.environ.get("WEIR_MODEL", str(SOURCE / "samples/models/weir-tiny-reasoner-q8_0.gguf"))

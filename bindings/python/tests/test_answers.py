@@ -249,10 +249,11 @@ class Answers(ModelTest):
         sys.unraisablehook = lambda what: unraisable.append(what.exc_type)
         try:
             with weir.Runtime(n_threads=1, log_level=weir.LogLevel.DEBUG, log=lambda line: 1 // 0) as runtime:
+                self.assertEqual(len(unraisable), 1)
                 weir.Model(MODEL, runtime).close()
         finally:
             sys.unraisablehook = old
-        self.assertTrue(set(unraisable) <= {ZeroDivisionError})
+        self.assertEqual(set(unraisable), {ZeroDivisionError})
 
     def test_a_callback_inside_its_session(self):
         session, errors = self.session(), []

@@ -8,7 +8,8 @@
 
 Every call of the C API (include/weir) is a method of Runtime, Model, Session, Constraint, Cancel or Detokenizer, or a
 function here; its rules are those of the headers. Options are dataclasses; a call takes one, or its fields, or both.
-An error is an exception for its status, below WeirError. A Session is for one thread at a time, all else for any.
+An error is an exception for its status, below WeirError. A Session and a Detokenizer are for one thread at a time, all
+else for any.
 """
 import asyncio
 import dataclasses
@@ -20,8 +21,8 @@ from typing import (Any, AsyncIterator, Callable, Iterable, Iterator, List, Mapp
                     Tuple, Type, Union)
 
 from . import _data, _native as native
-from ._convert import (Path, Text, address_at, c_text, callback, decoded, encoded, guarded, json_text, names_of,
-                       offset_of, path_text, str_at, tokens_of, view_of)
+from ._convert import (Path, Text, address_at, c_text, decoded, encoded, guarded, integer, json_text, names_of,
+                       offset_of, path_text, resumed, str_at, tokens_of, view_of)
 from ._data import *  # noqa: F403
 from ._handle import ClosedError as ClosedError, Handle, Use, call, filled, forked, sized
 from ._library import LibraryError as LibraryError, check, lib
@@ -124,7 +125,7 @@ class Runtime(Handle):
         """Any chat template with any variables, a dict or JSON, as text to look at."""
         source, given = encoded(template), json_text("variables", variables) or b"{}"
         return decoded(filled(c_char, 4096, c_uint64, lib.weir_template_render, Use(self), source, len(source),
-                              given, len(given), unix_time))
+                              given, len(given), integer("unix_time", unix_time, False, 64)))
 
 
 class Model(Handle):
@@ -151,10 +152,12 @@ class Model(Handle):
         return self._info(native.weir_special_tokens, _data.special_tokens_of, lib.weir_model_special_tokens)
 
     def token(self, token: int) -> TokenInfo:
-        return self._info(native.weir_token_info, _data.token_info_of, lib.weir_token_get_info, token)
+        return self._info(native.weir_token_info, _data.token_info_of, lib.weir_token_get_info,
+                          integer("token", token, False))
 
     def tensor(self, index: int) -> TensorInfo:
-        return self._info(native.weir_tensor_info, _data.tensor_info_of, lib.weir_model_tensor_info, index)
+        return self._info(native.weir_tensor_info, _data.tensor_info_of, lib.weir_model_tensor_info,
+                          integer("index", index))
 
     def metadata(self) -> List[Tuple[str, str]]:
         """Keys and values of the file, as text."""
@@ -172,7 +175,8 @@ class Model(Handle):
     def detokenize(self, tokens: Iterable[int], flags: int = 0) -> bytes:
         """Bytes, as the end may be inside a character; a Detokenizer gives text piece by piece."""
         ids, n_ids = tokens_of(tokens)
-        return bytes(filled(c_char, 8 * n_ids, c_uint64, lib.weir_detokenize, Use(self), ids, n_ids, flags))
+        return bytes(filled(c_char, 8 * n_ids, c_uint64, lib.weir_detokenize, Use(self), ids, n_ids,
+                            integer("flags", flags)))
 
     def chat_tokenize(self, messages: Messages, options: Optional[ChatOptions] = None, **fields: Any) -> List[int]:
         return list(filled(c_int32, 1024, c_uint64, lib.weir_chat_tokenize, Use(self), *_messages(messages),
@@ -192,7 +196,7 @@ class Model(Handle):
         """Options with a context, budget and store whose plan takes at most n_bytes."""
         made = dataclasses.replace(options or SessionOptions(), **fields)
         s = made.to_native()
-        call(lib.weir_session_options_fit, Use(self), n_bytes, byref(s))
+        call(lib.weir_session_options_fit, Use(self), integer("n_bytes", n_bytes, bits=64), byref(s))
         return dataclasses.replace(made, context_tokens=s.context_tokens, budget_tokens=s.budget_tokens,
                                    budget_bytes=s.budget_bytes, spill_budget_bytes=s.spill_budget_bytes)
 
@@ -204,7 +208,7 @@ class Detokenizer(Handle):
 
     def __init__(self, model: Model, flags: int = 0) -> None:
         self.model = model  # whose runtime has the callbacks that the library goes on calling
-        self._create(lib.weir_detokenizer_create, Use(model), flags)
+        self._create(lib.weir_detokenizer_create, Use(model), integer("flags", flags))
 
     def _text(self, function: Any, *arguments: int) -> str:
         text, n = c_char_p(), c_uint64()
@@ -213,7 +217,7 @@ class Detokenizer(Handle):
             return string_at(text, n.value).decode()
 
     def push(self, token: int) -> str:
-        return self._text(lib.weir_detokenizer_push, token)
+        return self._text(lib.weir_detokenizer_push, integer("token", token, False))
 
     def flush(self) -> str:
         return self._text(lib.weir_detokenizer_flush)
@@ -228,14 +232,14 @@ class Constraint(Handle):
         """text: of schemas and tools JSON, or what becomes it; of a grammar its text."""
         data = json_text("text", text)
         self.model = model  # as of a Detokenizer
-        self._create(lib.weir_constraint_create, Use(model), kind, data, len(data or b""))
+        self._create(lib.weir_constraint_create, Use(model), integer("kind", kind, False), data, len(data or b""))
 
 
 class Session(Handle):
     """One conversation. A call while another one is inside is a BusyError, unless it says `any thread`."""
 
     _destroy = "weir_session_destroy"
-    _mask: Any = None
+    _mask: Tuple[Any, Any] = None, None
 
     def __init__(self, model: Model, options: Optional[SessionOptions] = None, **fields: Any) -> None:
         self.model = model
@@ -250,6 +254,8 @@ class Session(Handle):
         with Use(self, True) as session:
             new.model, new._mask = self.model, self._mask
             new._create(lib.weir_session_fork, session)
+            if new._mask[1]:
+                new.set_token_mask(new._mask[0])  # one that is its own, as it may be asked in another thread
         return new
 
     def reset(self) -> None:
@@ -274,14 +280,14 @@ class Session(Handle):
         return _data.prompt_report_of(report)
 
     def prefill(self, tokens: Iterable[int], progress: Optional[Callable[[Progress], Any]] = None) -> None:
-        self._call(lib.weir_session_prefill, *tokens_of(tokens),
-                   callback(native.weir_progress_fn, progress, _data.progress_of), None)
+        s = PromptOptions(progress=progress).to_native()
+        self._call(lib.weir_session_prefill, *tokens_of(tokens), s.progress, s.progress_user)
 
     def rewind(self, n_tokens: int, flags: int = 0) -> None:
-        self._call(lib.weir_session_rewind, n_tokens, flags)
+        self._call(lib.weir_session_rewind, integer("n_tokens", n_tokens), integer("flags", flags))
 
     def step(self, token: int) -> None:
-        self._call(lib.weir_session_step, token)
+        self._call(lib.weir_session_step, integer("token", token, False))
 
     @property
     def tokens(self) -> List[int]:
@@ -309,17 +315,20 @@ class Session(Handle):
             n = write(string_at(info.contents.data, info.contents.n_bytes))
             if isinstance(n, int) and n != info.contents.n_bytes:  # as a file without a buffer may
                 raise OSError(f"write took {n} of {info.contents.n_bytes} bytes")
-        self._call(lib.weir_session_save, native.weir_write_fn(guarded(take)), None)
+        entry = guarded(take)
+        self._call(lib.weir_session_save, *resumed(native.weir_write_fn, entry))
 
     def restore(self, read: Callable[[int], bytes]) -> None:
         """Go on with a conversation that was saved, from the `read` of a file, say."""
-        def give(info: Any, n_read: Any) -> None:
+        def give(info_and_n_read: Any) -> None:
+            info, n_read = info_and_n_read
             data = bytes(read(info.contents.n_bytes))
             if len(data) > info.contents.n_bytes:
                 raise ValueError(f"read gave {len(data)} bytes where {info.contents.n_bytes} were asked for")
             memmove(info.contents.data, data, len(data))
             n_read[0] = len(data)
-        self._call(lib.weir_session_restore, native.weir_read_fn(guarded(give)), None)
+        entry = guarded(give)
+        self._call(lib.weir_session_restore, native.weir_read_fn(lambda _, *given: entry.send(given)), None)
 
     # --- answers ---
 
@@ -337,10 +346,10 @@ class Session(Handle):
                     view_of(c_uint32, s.words, (s.vocab_size + 31) // 32, "I")[1] as words:
                 assert function
                 return function(MaskInfo(s.vocab_size, tokens, words))
-        mask = native.weir_mask_fn() if function is None else native.weir_mask_fn(guarded(ask))
+        entry = None if function is None else guarded(ask)
         with Use(self, True) as session:
-            lib.weir_session_set_token_mask(session, mask, None)
-            self._mask = mask
+            lib.weir_session_set_token_mask(session, *resumed(native.weir_mask_fn, entry))
+            self._mask = function, entry  # which the library calls from now on
 
     def sample(self) -> int:
         token = c_int32()
@@ -440,10 +449,10 @@ class Session(Handle):
         self._call(lib.weir_session_set_cancel, cancel and Use(cancel))
 
     def pin(self, first: int, end: int) -> None:
-        self._call(lib.weir_session_pin, first, end)
+        self._call(lib.weir_session_pin, integer("first", first), integer("end", end))
 
     def unpin(self, first: int, end: int) -> None:
-        self._call(lib.weir_session_unpin, first, end)
+        self._call(lib.weir_session_unpin, integer("first", first), integer("end", end))
 
     def pages(self) -> List[PageState]:
         found = filled(native.weir_page_state, 256, c_uint32, lib.weir_session_pages, Use(self, True))

@@ -3,8 +3,12 @@ import json
 import os
 import threading
 from array import array
-from ctypes import Structure, c_int32, c_void_p, string_at
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from ctypes import CFUNCTYPE, Structure, c_float, c_int32, c_void_p, cast, py_object, string_at
+from functools import lru_cache
+from math import isinf
+from operator import index
+from types import GeneratorType
+from typing import Any, Callable, Generator, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from ._native import WEIR_ERR_CANCELLED, WEIR_OK, weir_key_value, weir_text, weir_token_bias
 
@@ -63,13 +67,18 @@ def texts(items: Sequence[Text]) -> Tuple[Any, int]:
 
 
 def biases(items: Mapping[int, float]) -> Tuple[Any, int]:
-    return array_of(weir_token_bias, [weir_token_bias(integer("a token", token, False), bias)
+    return array_of(weir_token_bias, [weir_token_bias(integer("a token", token, False),
+                                                      real(f"bias[{token}]", bias))
                                       for token, bias in items.items()])
 
 
 def tokens_of(ids: Iterable[int]) -> Tuple[Any, int]:
-    """ids as C has them; one that does not fit is an OverflowError."""
-    values = array("i", ids)
+    """ids as C has them."""
+    ids = list(ids)
+    try:
+        values = array("i", ids)
+    except OverflowError:
+        values = array("i", [integer(f"tokens[{i}]", token, False) for i, token in enumerate(ids)])
     return (c_int32 * len(values)).from_buffer(values) if values else None, len(values)
 
 
@@ -82,10 +91,21 @@ def names_of(function: Callable[[int], Optional[bytes]]) -> List[str]:
 
 def integer(name: str, value: int, is_unsigned: bool = True, bits: int = 32) -> int:
     """ctypes cuts numbers off without a word."""
+    value = index(value)
     low = 0 if is_unsigned else -1 << (bits - 1)
     if not low <= value < low + (1 << bits):
         raise ValueError(f"{name} is {value}, which is not in {low} .. {low + (1 << bits) - 1}")
     return value
+
+
+def real(name: str, value: float) -> float:
+    """ctypes makes infinity of what a float of C cannot hold, without a word."""
+    try:
+        if not isinf(c_float(value).value) or isinf(value):
+            return value
+    except OverflowError:  # of an int
+        pass
+    raise ValueError(f"{name} is {value}, which is more than a float of C can hold")
 
 
 def offset_of(type_: Type[Structure], field: str) -> int:
@@ -116,20 +136,37 @@ def decoded(text: Optional[bytes]) -> str:
     return (text or b"").decode(errors="replace")
 
 
-def guarded(function: Callable[..., Any]) -> Callable[..., int]:
-    """A callback whose exception, and whose False, stops the call."""
-    def entry(user: Optional[int], *arguments: Any) -> int:
-        try:
-            return WEIR_ERR_CANCELLED if function(*arguments) is False else WEIR_OK
-        except BaseException as error:
-            pending.error = error
-            return WEIR_ERR_CANCELLED
-    return entry
+def guarded(function: Callable[[Any], Any]) -> Generator[int, Any, None]:
+    """A callback whose exception, and whose False, stops its call. Where a function begins, the handler of a signal may
+    raise, such as that of Ctrl-C, and ctypes drops what is raised there. This is resumed inside its `try`."""
+    def entry() -> Generator[int, Any, None]:
+        status = WEIR_OK
+        while True:
+            try:
+                status = WEIR_ERR_CANCELLED if function((yield status)) is False else WEIR_OK
+            except GeneratorExit:
+                return
+            except BaseException as error:
+                pending.error, status = error, WEIR_ERR_CANCELLED
+    made = entry()
+    next(made)
+    return made
 
 
-def callback(type_: Any, function: Optional[Callable[[Any], Any]], of: Callable[[Any], Any]) -> Any:
-    """A callback that gets the tuple of its structure."""
-    return type_() if function is None else type_(guarded(lambda info: function(of(info.contents))))
+@lru_cache(maxsize=None)
+def _resume(type_: Any) -> Any:
+    return cast(CFUNCTYPE(type_._restype_, py_object, *type_._argtypes_[1:])(GeneratorType.send), type_)
+
+
+def resumed(type_: Any, entry: Optional[Generator[int, Any, None]]) -> Tuple[Any, Optional[int]]:
+    """A callback and its `user`, which the caller keeps."""
+    return (type_(), None) if entry is None else (_resume(type_), id(entry))
+
+
+def callback(owner: Any, type_: Any, function: Optional[Callable[[Any], Any]], of: Callable[[Any], Any]) -> Any:
+    """A callback that gets the tuple of its structure, and its `user`. It lives as long as its owner."""
+    owner.entry = None if function is None else guarded(lambda info: function(of(info.contents)))
+    return resumed(type_, owner.entry)
 
 
 def log_callback(type_: Any, function: Optional[Callable[[Any], Any]], of: Callable[[Any], Any]) -> Any:

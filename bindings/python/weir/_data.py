@@ -5,7 +5,7 @@ from enum import IntEnum, IntFlag
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 from ._convert import (Path, Text, address_at, biases, bytes_at, c_text, callback, decoded, hook, integer, json_text,
-                       key_values, log_callback, offset_of, path_text, sized_text, str_at, texts)
+                       key_values, log_callback, offset_of, path_text, real, sized_text, str_at, texts)
 from ._native import (
     weir_alloc_fn, weir_chat_info, weir_chat_message, weir_chat_options, weir_device_info, weir_event, weir_free_fn,
     weir_generate_options, weir_generate_result, weir_log_fn, weir_log_info, weir_logprob, weir_memory_counters,
@@ -1032,7 +1032,7 @@ class ModelOptions:
         s = weir_model_options()
         s.struct_size = sizeof(s)
         s.flags = integer("flags", self.flags, True)
-        s.progress = callback(weir_progress_fn, self.progress, progress_of)
+        s.progress, s.progress_user = callback(s, weir_progress_fn, self.progress, progress_of)
         return s
 
 
@@ -1096,7 +1096,7 @@ class ChatOptions:
         s.struct_size = sizeof(s)
         s.message_bytes = sizeof(weir_chat_message)
         s.flags = integer("flags", self.flags, True)
-        s.progress = callback(weir_progress_fn, self.progress, progress_of)
+        s.progress, s.progress_user = callback(s, weir_progress_fn, self.progress, progress_of)
         s.template_text = c_text("template_text", self.template_text)
         s.tools_json = json_text("tools", self.tools)
         s.variables_json = json_text("variables", self.variables)
@@ -1117,7 +1117,7 @@ class TokenizeOptions:
         s = weir_tokenize_options()
         s.struct_size = sizeof(s)
         s.flags = integer("flags", self.flags, True)
-        s.progress = callback(weir_progress_fn, self.progress, progress_of)
+        s.progress, s.progress_user = callback(s, weir_progress_fn, self.progress, progress_of)
         return s
 
 
@@ -1222,14 +1222,14 @@ class SamplingOptions:
         s = weir_sampling_options()
         s.struct_size = sizeof(s)
         s.top_k = integer("top_k", self.top_k, True)
-        s.temperature = self.temperature
-        s.top_p = self.top_p
-        s.min_p = self.min_p
-        s.repeat_penalty = self.repeat_penalty
+        s.temperature = real("temperature", self.temperature)
+        s.top_p = real("top_p", self.top_p)
+        s.min_p = real("min_p", self.min_p)
+        s.repeat_penalty = real("repeat_penalty", self.repeat_penalty)
         s.repeat_last_n = integer("repeat_last_n", self.repeat_last_n, True)
         s.seed = integer("seed", self.seed, True, 64)
-        s.presence_penalty = self.presence_penalty
-        s.frequency_penalty = self.frequency_penalty
+        s.presence_penalty = real("presence_penalty", self.presence_penalty)
+        s.frequency_penalty = real("frequency_penalty", self.frequency_penalty)
         s.bias, s.n_bias = biases(self.bias)
         return s
 
@@ -1268,7 +1268,7 @@ class GenerateOptions:
         s.struct_size = sizeof(s)
         s.flags = integer("flags", self.flags, True)
         s.max_tokens = integer("max_tokens", self.max_tokens, True)
-        s.on_token = callback(weir_token_fn, self.on_token, token_event_of)
+        s.on_token, s.user = callback(s, weir_token_fn, self.on_token, token_event_of)
         s.stop, s.n_stop = texts(self.stop)
         s.n_top = integer("n_top", self.n_top, True)
         s.min_tokens = integer("min_tokens", self.min_tokens, True)
@@ -1296,7 +1296,7 @@ class PromptOptions:
         s.struct_size = sizeof(s)
         s.flags = integer("flags", self.flags, True)
         s.reserve_tokens = integer("reserve_tokens", self.reserve_tokens, True)
-        s.progress = callback(weir_progress_fn, self.progress, progress_of)
+        s.progress, s.progress_user = callback(s, weir_progress_fn, self.progress, progress_of)
         s.chat = None if self.chat is None else pointer(self.chat.to_native())
         return s
 

@@ -27,7 +27,11 @@ if hasattr(os, "register_at_fork"):
 class Use:
     """Somebody is inside a handle, and gets the pointer. The last one who leaves a closed handle gives it back.
 
-    is_alone: for what one thread at a time may do, until the result is copied that the next call overwrites."""
+    is_alone: for what one thread at a time may do, until the result is copied that the next call overwrites.
+
+    Nobody waits here, as a signal's handler or a finalizer may run between any two steps and use the same handle: who
+    comes says so and then looks whether it is closed, who closes says so and then looks who is inside, each by one step
+    that nothing divides. So one of the two sees the other."""
 
     def __init__(self, handle: "Handle", is_alone: bool = False) -> None:
         self.handle, self.is_alone = handle, is_alone
@@ -36,20 +40,18 @@ class Use:
         handle = self.handle
         if handle._is_closed or forked or self.is_alone and not handle._alone.acquire(False):
             handle._refuse()
-        if self.is_alone:  # which the one who gives it back would have had to be
-            return handle._pointer
-        with handle._lock:
+        if not self.is_alone:  # the one who gives it back would have had to be alone
+            handle._inside.append(None)
             if handle._is_closed:
+                self.__exit__()
                 handle._refuse()
-            handle._n_inside += 1
-            return handle._pointer
+        return handle._pointer
 
     def __exit__(self, *_: Any) -> None:
         if self.is_alone:
             self.handle._alone.release()
         else:
-            with self.handle._lock:
-                self.handle._n_inside -= 1
+            self.handle._inside.pop()
         if self.handle._is_closed:
             self.handle._give_back()
 
@@ -60,11 +62,12 @@ class Handle:
 
     _destroy = ""
     _pointer: Optional[int] = None
+    _inside: List[None]
     _is_closed = False
 
     def _create(self, function: Any, *arguments: Any) -> None:
         """Make it by a function whose last argument is where the handle goes."""
-        self._lock, self._alone, self._n_inside = threading.Lock(), threading.Lock(), 0
+        self._alone, self._inside = threading.Lock(), []  # for one; one entry for each of the others
         if forked:
             self._refuse()
         used[:] = [None]
@@ -81,12 +84,8 @@ class Handle:
             BusyError(f"another call is inside this {name}")
 
     def _give_back(self) -> None:
-        if forked:
-            return
-        with self._lock:
-            if self._n_inside > 0 or not self._alone.acquire(False):  # which nobody has any more from then on
-                return
-        getattr(lib, self._destroy)(self._pointer)
+        if not forked and not self._inside and self._alone.acquire(False):  # which nobody has any more from then on
+            getattr(lib, self._destroy)(self._pointer)
 
     def _info(self, type_: Any, of: Callable[[Any], R], function: Any, *arguments: Any) -> R:
         """A structure that the library fills, as a tuple."""
