@@ -10,7 +10,8 @@
     api.kind("weir_event")          # "void" "scalar" "alias" "opaque" "struct" "callback" "function"
     api.enum_of(field)              # the Enum that a field or parameter takes, by its comment ("WEIR_STOP_*"), or None
     api.layouts(cc="cc")            # {"weir_event": Layout(size, align, {"kind": (offset, size), ...}), ...}, by cc
-    headers.emit_main(text_of)      # the main program of bindings/LANG/generate.py, see there
+    headers.emit_main(files, folder)    # the main program of bindings/LANG/generate.py, see there
+    headers.RECORDS, OPTIONS, PLAIN     # all structs, by what a binding makes of them, with their usual names
 
 An entry has `name`, `doc` (Doc) and `header` ("session.h"), and further:
 
@@ -25,21 +26,19 @@ An entry has `name`, `doc` (Doc) and `header` ("session.h"), and further:
 
     Parameter  name, type, doc (the text of @param)
     Field      name, type, doc; array: number of elements, or None
-    Value      name ("WEIR_STOP_EOS"), value, doc, short ("EOS")
+    Value      name ("WEIR_STOP_EOS"), value, doc, short ("EOS"; of WEIR_ERR_BUSY "BUSY")
 
     Type       base ("weir_session", "uint64_t", "void", ...), is_const (the base is), pointers: for each `*`, from the
                left, whether it is const itself. `weir_session *const *` is base weir_session, pointers (True, False).
                str(type) is C again; depth is the number of `*`.
     Doc        text (all of it, without marks of the comment), summary (first paragraph), body (what comes before the
                first tag), params ({name: text}), returns, threads, owner, since ("1.1" or ""). Of comments behind
-               fields and values text and since only.
+               fields and values text, which is the body, too, and since only.
 
 Bases are C's fixed-width integers, float, char and void, or names of this API. Every int32_t that stands for an enum
 stays int32_t. A declaration that is not understood is an error that names file and line: nothing is left out silently.
-headers.plain(text) makes "@p name" and "@ref name" of a comment `name`, and one line of it.
-
-On the command line: headers.py [FOLDER]                the model as JSON
-                     headers.py --layouts [FOLDER]      sizes and offsets by the C compiler ($CC or cc) as JSON
+headers.plain(text) makes "@p name" and "@ref name" of a comment `name`, and one line of it; headers.of_values(text)
+also leaves out what is said of C's texts and pointers.
 """
 import dataclasses
 import difflib
@@ -271,6 +270,17 @@ def plain(text: str) -> str:
     return re.sub(r"@(?:p|ref) (\w+)", r"`\1`", " ".join(text.split()))
 
 
+def of_values(text: str, null: str = "NULL", is_copy: bool = False) -> str:
+    """The same for a language whose texts know their length: nothing of a NUL at their end, that language's word for
+    NULL, and of what is copied nothing of the time for which C's texts live."""
+    text = re.sub(r"[,;] NUL-terminated(?=[,.;:])|\bNUL-terminated(?:, | (?=JSON))|,? and no NUL after them", "",
+                  plain(text))
+    if is_copy:
+        text = re.sub(r"[;,] (?:static|lives as long as the model|valid (?:during|until)[^.;]*)(?=[.;])"
+                      r"| (?:Lives as long as the model|Static|Valid (?:during|until)[^.;]*)\.", "", text)
+    return re.sub(r"\bNULL\b", null, text).strip()
+
+
 def parse_doc(comment: str) -> Doc:
     text = clean(comment)
     parts = re.split(r"^@(?=(?:param|return|threads|owner|since|paper)\b)", text, flags=re.M)
@@ -292,7 +302,8 @@ def parse_doc(comment: str) -> Doc:
 def parse_short_doc(comment: str) -> Doc:
     text = " ".join(clean(comment).split())
     since = re.search(r"\s*@since (\S+)", text)
-    return Doc(text=re.sub(r"\s*@since \S+", "", text), since=since.group(1) if since else "")
+    text = re.sub(r"\s*@since \S+", "", text)
+    return Doc(text=text, body=text, since=since.group(1) if since else "")
 
 
 # --------------------------------------------------------------------------------------------------------- declarations
@@ -359,7 +370,7 @@ def parse_declaration(text: str, doc: Doc, header: str) -> Optional[Entry]:
     if match:
         enum = Enum(match.group(1), doc, header, parse_values(match.group(2)))
         for value in enum.values:
-            value.short = value.name[len(enum.prefix):]
+            value.short = re.sub(r"^ERR_", "", value.name[len(enum.prefix):])
         return enum
     text = " ".join(COMMENT.sub(" ", text).split())
     match = re.fullmatch(r"typedef struct (\w+) (\w+)", text)
@@ -469,6 +480,59 @@ def read(folder: Union[str, pathlib.Path] = FOLDER) -> Api:
     return api
 
 
+# ---------------------------------------------------------------------------------------------- names in the languages
+
+def camel(name: str, is_type: bool = True) -> str:
+    """ChatOptions of chat_options, or chatOptions."""
+    words = [word.capitalize() for word in name.split("_")]
+    return "".join(words if is_type else [words[0].lower(), *words[1:]])
+
+
+def class_of_enum(name: str) -> str:
+    """TokenFlags of weir_token_flag_bits, ChatAbilities of weir_chat_ability_bits, Status of weir_status_code."""
+    name = name[len("weir_"):]
+    for end, plural in (("_flag_bits", "_flags"), ("_ability_bits", "_abilities"), ("_code", "")):
+        if name.endswith(end):
+            name = name[:-len(end)] + plural
+    return camel(name)
+
+
+# What the caller fills, and what the library fills, with the arguments of callbacks: usual names, of which a language
+# may have others where its own words are better.
+OPTIONS = {name: camel(name[len("weir_"):]) for name in (
+    "weir_runtime_options", "weir_model_options", "weir_tokenize_options", "weir_chat_options", "weir_session_options",
+    "weir_sampling_options", "weir_generate_options", "weir_prompt_options")}
+OPTIONS["weir_chat_message"] = "Message"
+RECORDS = {name: camel(name[len("weir_"):]) for name in (
+    "weir_memory_counters", "weir_device_info", "weir_model_info", "weir_tensor_info", "weir_token_info",
+    "weir_special_tokens", "weir_chat_info", "weir_memory_info", "weir_page_state", "weir_logprob", "weir_token_event",
+    "weir_generate_result", "weir_event", "weir_prompt_report", "weir_span")}
+RECORDS.update({"weir_progress_info": "Progress", "weir_log_info": "LogLine", "weir_plan_info": "Plan",
+                "weir_session_stats": "Stats"})
+# What only the code of a safe layer sees.
+PLAIN = {"weir_key_value", "weir_alloc_info", "weir_token_bias", "weir_text", "weir_mask_info", "weir_write_info",
+         "weir_read_info"}
+
+
+def check_structs(api: Api) -> None:
+    """Each struct has its place in these tables."""
+    named, there = {*OPTIONS, *RECORDS, *PLAIN}, {struct.name for struct in api.structs}
+    if named != there:
+        raise HeaderError("put into RECORDS, OPTIONS or PLAIN of bindings/headers.py, or take from them: "
+                          + ", ".join(sorted(named ^ there)))
+
+
+def is_left_out(field: Field) -> bool:
+    """It says nothing to the users of a binding."""
+    return field.name == "struct_size" or field.name.startswith("reserved")
+
+
+def length_of(struct: Struct, field: Field) -> Optional[str]:
+    """The field with the length of a text or list, or None: it ends with NUL, or is neither."""
+    names = {other.name for other in struct.fields} if field.type.depth else set()
+    return next((name for name in (f"{field.name}_bytes", f"n_{field.name}") if name in names), None)
+
+
 # ------------------------------------------------------------------------------------------------------------- programs
 
 # Comments of the languages by the endings of their files, strings too: what looks like a comment in one is none.
@@ -506,7 +570,9 @@ def emit_main(files: _Callable[[Api], Dict[str, str]], folder: Union[str, pathli
         print((emit_main.__doc__ or "").strip(), file=sys.stderr)
         sys.exit(2)
     status = 0
-    for name, text in files(read(headers_folder)).items():
+    api = read(headers_folder)
+    check_structs(api)
+    for name, text in files(api).items():
         path = pathlib.Path(folder) / name
         if not arguments:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -520,22 +586,3 @@ def emit_main(files: _Callable[[Api], Dict[str, str]], folder: Union[str, pathli
     sys.exit(status)
 
 
-def as_json(api: Api) -> str:
-    lists = {name: [dataclasses.asdict(entry) for entry in getattr(api, name)] for name in
-             ("aliases", "constants", "enums", "opaques", "callbacks", "structs", "functions")}
-    return json.dumps({"version": list(api.version), **lists}, indent=1)
-
-
-def main(arguments: List[str]) -> int:
-    with_layouts = arguments[:1] == ["--layouts"]
-    arguments = arguments[with_layouts:]
-    api = read(arguments[0] if arguments else FOLDER)
-    if with_layouts:
-        print(json.dumps({name: dataclasses.asdict(layout) for name, layout in api.layouts().items()}, indent=1))
-    else:
-        print(as_json(api))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

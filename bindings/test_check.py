@@ -77,6 +77,46 @@ class Headers(unittest.TestCase):
             for field in struct.fields:
                 self.assertTrue(field.doc.text, f"{struct.name}.{field.name}")
 
+    def test_names_in_the_languages(self):
+        self.assertEqual((headers.camel("chat_options"), headers.camel("n_top", is_type=False), headers.camel("EOS")),
+                         ("ChatOptions", "nTop", "Eos"))
+        self.assertEqual([headers.class_of_enum(f"weir_{name}") for name in
+                          ("status_code", "token_flag_bits", "chat_ability_bits", "stop_reason")],
+                         ["Status", "TokenFlags", "ChatAbilities", "StopReason"])
+        shorts = {value.name: value.short for enum in self.api.enums for value in enum.values}
+        self.assertEqual([shorts[f"WEIR_{name}"] for name in ("ERR_BUSY", "LOG_ERROR", "OK")], ["BUSY", "ERROR", "OK"])
+
+    def test_comments_without_what_c_alone_is_told(self):
+        for text, words in (
+                ("One line, NUL-terminated; valid during the call. As @p x.", "One line. As `x`."),
+                ("The calls, NUL-terminated JSON. NULL: none.", "The calls, JSON. nil: none."),
+                ("NUL-terminated, perhaps empty; NULLABLE.", "perhaps empty; NULLABLE."),
+                ("Any bytes, and no NUL after them. Lives as long as the model.", "Any bytes."),
+                ("Such as \"q8_0\"; static.", "Such as \"q8_0\".")):
+            self.assertEqual(headers.of_values(text, "nil", is_copy=True), words)
+        self.assertEqual(headers.of_values("A text; valid during the call."), "A text; valid during the call.")
+        for struct in self.api.structs:
+            for field in struct.fields:
+                words = headers.of_values(field.doc.body, is_copy=True)
+                self.assertTrue(words and not words.startswith((",", ";")), f"{struct.name}.{field.name}")
+                self.assertNotRegex(words, r"[,;]\.|,[a-zA-Z]|\s[,;]|  ", f"{struct.name}.{field.name}")
+
+    def test_lengths_and_what_is_left_out(self):
+        def of(struct):
+            struct = self.api.find(struct)
+            return {field.name: headers.length_of(struct, field) for field in struct.fields
+                    if not headers.is_left_out(field)}
+        self.assertEqual(of("weir_token_info"), {"flags": None, "text": "text_bytes", "text_bytes": None,
+                                                 "score": None, "bytes": "n_bytes", "n_bytes": None})
+        self.assertEqual(of("weir_event")["top"], "n_top")
+        self.assertNotIn("struct_size", of("weir_event"))
+
+    def test_a_new_struct_needs_a_place(self):
+        headers.check_structs(self.api)
+        self.api.add(headers.Struct("weir_planted", headers.Doc(), "x.h"))
+        with self.assertRaisesRegex(headers.HeaderError, "RECORDS, OPTIONS or PLAIN .*: weir_planted$"):
+            headers.check_structs(self.api)
+
     def test_layouts_of_the_compiler(self):
         if not shutil.which(os.environ.get("CC", "cc")):
             self.skipTest("there is no C compiler")
@@ -147,7 +187,7 @@ class Check(unittest.TestCase):
             (copy / "base.h").write_text(base.replace("WEIR_ERR_BUSY = -9", "WEIR_ERR_BUSY = -19"))
             self.assertEqual(self.run_check(copy).returncode, 1)
 
-    def made(self, raw, safe, exceptions="", layers="raw raw.rs\nsafe safe.rs\n"):
+    def made(self, raw, safe, exceptions="", layers="raw raw.rs\nsafe safe.rs\n", common=""):
         """Output of check for a binding of these files."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder) / "bindings"
@@ -156,6 +196,7 @@ class Check(unittest.TestCase):
             include.mkdir(parents=True)
             for name in ("check", "headers.py"):
                 shutil.copy(ROOT / name, root)
+            (root / "exceptions.txt").write_text(common)
             (include / "a.h").write_text("WEIR_API uint32_t weir_a(void);\nWEIR_API uint32_t weir_b(void);\n")
             for name, text in (("raw.rs", raw), ("safe.rs", safe), ("exceptions.txt", exceptions),
                                ("layers.txt", layers)):
@@ -166,6 +207,8 @@ class Check(unittest.TestCase):
         run = self.made("fn weir_a(); fn weir_b();", "weir_a(); weir_b();")
         self.assertEqual(run.returncode, 0, run.stdout)
         run = self.made("fn weir_a();", "weir_a();", "weir_b there is no use for it here\n")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        run = self.made("fn weir_a();", "weir_a();", common="# For all.\nweir_b there is no use for it anywhere\n")
         self.assertEqual(run.returncode, 0, run.stdout)
         run = self.made("", "weir_a(); weir_b();", layers="raw headers\nsafe safe.rs\n")
         self.assertEqual(run.returncode, 0, run.stdout)
@@ -181,6 +224,12 @@ class Check(unittest.TestCase):
             run = self.made(raw, safe, exceptions)
             self.assertEqual(run.returncode, 1, words)
             self.assertIn(words, run.stdout)
+            if exceptions:  # and so it is in the file of all languages
+                run = self.made(raw, safe, common=exceptions)
+                self.assertEqual(run.returncode, 1, words)
+                self.assertRegex(run.stdout, rf"bindings/exceptions.txt: .*{words}")
+        run = self.made("fn weir_a();", "weir_a();", "weir_b is of no use\n", common="weir_b is of no use\n")
+        self.assertIn("made/exceptions.txt: weir_b stands in bindings/exceptions.txt already", run.stdout)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.dont_write_bytecode = True
 import headers  # noqa: E402
+from headers import OPTIONS, camel, class_of_enum, is_left_out, length_of  # noqa: E402
 
 SCALARS = {"char": "byte", "int8_t": "sbyte", "uint8_t": "byte", "int16_t": "short", "uint16_t": "ushort",
            "int32_t": "int", "uint32_t": "uint", "int64_t": "long", "uint64_t": "ulong", "float": "float",
@@ -23,23 +24,7 @@ SCALARS = {"char": "byte", "int8_t": "sbyte", "uint8_t": "byte", "int16_t": "sho
 KEYWORDS = {"out", "event", "params", "base", "ref", "in", "is", "as", "object", "string", "lock", "fixed", "operator",
             "checked", "default", "internal", "null", "this", "new"}
 
-# What the library fills, and the callbacks' arguments: the names of their classes.
-RECORDS = {"weir_progress_info": "Progress", "weir_log_info": "LogLine", "weir_memory_counters": "MemoryCounters",
-           "weir_device_info": "DeviceInfo", "weir_model_info": "ModelInfo", "weir_tensor_info": "TensorInfo",
-           "weir_token_info": "TokenInfo", "weir_special_tokens": "SpecialTokens", "weir_chat_info": "ChatInfo",
-           "weir_plan_info": "Plan", "weir_memory_info": "MemoryInfo", "weir_session_stats": "Stats",
-           "weir_page_state": "PageState", "weir_logprob": "TokenLogprob", "weir_token_event": "TokenEvent",
-           "weir_generate_result": "GenerateResult", "weir_event": "Event", "weir_prompt_report": "PromptReport",
-           "weir_span": "Span"}
-# What the caller fills.
-OPTIONS = {"weir_runtime_options": "RuntimeOptions", "weir_model_options": "ModelOptions",
-           "weir_tokenize_options": "TokenizeOptions", "weir_chat_message": "Message",
-           "weir_chat_options": "ChatOptions", "weir_session_options": "SessionOptions",
-           "weir_sampling_options": "SamplingOptions", "weir_generate_options": "GenerateOptions",
-           "weir_prompt_options": "PromptOptions"}
-# Structs that only the code of the safe layer sees.
-PLAIN = {"weir_key_value", "weir_alloc_info", "weir_token_bias", "weir_text", "weir_mask_info", "weir_write_info",
-         "weir_read_info"}
+RECORDS = {**headers.RECORDS, "weir_logprob": "TokenLogprob"}
 # Callbacks in options: their type, and where what is passed to them goes. Hooks for memory are pointers, for those
 # whose memory comes from native code.
 CALLBACKS = {"weir_progress_fn": ("Func<Progress, bool>", "Progress", "progress_user"),
@@ -95,19 +80,6 @@ namespace Weir
 {"""
 
 
-def camel(name):
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-def class_of_enum(enum):
-    name = enum.name[len("weir_"):]
-    if name == "status_code":
-        return "Status"
-    if name.endswith("_ability_bits"):
-        return camel(name[:-len("_ability_bits")]) + "Abilities"
-    return camel(name[:-len("_flag_bits")]) + "Flags" if enum.is_bits else camel(name)
-
-
 def property_of(name):
     """n_tokens is TokenCount."""
     if not name.startswith("n_"):
@@ -119,9 +91,10 @@ def identifier(name):
     return "@" + name if name in KEYWORDS else name
 
 
-def summary(text, indent):
+def summary(text, indent, is_copy=False):
     """A comment of the language's own form."""
-    text = headers.plain(text.split("@since")[0]).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = headers.of_values(text, "null", is_copy)
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     lines = textwrap.wrap(f"<summary>{text}</summary>", 116 - len(indent), break_on_hyphens=False)
     return [f"{indent}/// {line}" for line in lines] if text else []
 
@@ -187,35 +160,23 @@ def native(api):
 
 def enum_lines(enum):
     base = "uint" if enum.is_bits else "int"
-    out = [""] + summary(enum.doc.text or f"Values of enum {enum.name}.", "    ")
-    out += ["    [Flags]"] * enum.is_bits + [f"    public enum {class_of_enum(enum)} : {base}", "    {"]
+    out = [""] + summary(enum.doc.body or f"Values of enum {enum.name}.", "    ")
+    out += ["    [Flags]"] * enum.is_bits + [f"    public enum {class_of_enum(enum.name)} : {base}", "    {"]
     if enum.is_bits:
         out += ["        /// <summary>None of them.</summary>", "        None = 0,"]
     for value in enum.values:
-        short = value.short[4:] if value.short.startswith("ERR_") else value.short
-        out += summary(value.doc.text or value.name, " " * 8) + [f"        {camel(short)} = {value.value},"]
+        out += summary(value.doc.body or value.name, " " * 8) + [f"        {camel(value.short)} = {value.value},"]
     return out + ["    }"]
-
-
-def is_left_out(field):
-    return field.name == "struct_size" or field.name.startswith("reserved")
-
-
-def length_of(fields, i):
-    """The field that holds the length of text number i, or None: the one behind it."""
-    if i + 1 < len(fields) and fields[i + 1].name in (f"{fields[i].name}_bytes", "bytes", "n_bytes"):
-        return fields[i + 1].name
-    return None
 
 
 def record_lines(api, struct, name):
     entries, skip = [], set()
-    for i, field in enumerate(struct.fields):
+    for field in struct.fields:
         if is_left_out(field) or field.name in skip:
             continue
         type_, enum, read, public = field.type, api.enum_of(field), f"s->{field.name}", property_of(field.name)
         if type_.base == "char" and type_.depth == 1:
-            length, made = length_of(struct.fields, i), "string"
+            length, made = length_of(struct, field), "string"
             if length:
                 skip.add(length)
                 made = "byte[]" if field.name == "bytes" else "string"
@@ -232,7 +193,7 @@ def record_lines(api, struct, name):
             skip.add(f"n_{field.name}")
             made, read = f"IReadOnlyList<{of}>", f"Weir.{of}.ListOf({read}, s->n_{field.name})"
         elif enum:
-            made = class_of_enum(enum)
+            made = class_of_enum(enum.name)
             read = f"({made}){read}"
         elif field.name.startswith("is_"):
             made, read = "bool", f"{read} != 0"
@@ -240,9 +201,9 @@ def record_lines(api, struct, name):
             made = native_type(api, type_)
         entries.append((field, public, made, read))
     entries = [entry for entry in entries if entry[0].name not in skip]
-    out = [""] + summary(struct.doc.text, "    ") + [f"    public sealed unsafe class {name}", "    {"]
+    out = [""] + summary(struct.doc.body, "    ", True) + [f"    public sealed unsafe class {name}", "    {"]
     for field, public, made, _ in entries:
-        out += summary(field.doc.text, " " * 8) + [f"        public {made} {public} {{ get; }}"]
+        out += summary(field.doc.body, " " * 8, True) + [f"        public {made} {public} {{ get; }}"]
     out += ["", f"        internal {name}(Native.{struct.name}* s)", "        {"]
     out += [f"            {public} = {read};" for _, public, _, read in entries]
     out += ["        }"]
@@ -254,7 +215,7 @@ def record_lines(api, struct, name):
     return out + ["    }"]
 
 
-def option_entry(api, field, i, fields):
+def option_entry(api, struct, field):
     """(type, statement that fills the struct `s`) of an option."""
     type_, enum, name = field.type, api.enum_of(field), field.name
     public, kind = property_of(name), api.kind(type_.base)
@@ -266,7 +227,7 @@ def option_entry(api, field, i, fields):
     if kind == "void":
         return "IntPtr", f"s->{name} = (void*){public};"
     if type_.base == "char":
-        length = length_of(fields, i)
+        length = length_of(struct, field)
         if length:
             return "string", f"s->{name} = a.Sized({public}, out s->{length});"
         return "string", f's->{name} = a.Text("{public}", {public});'
@@ -279,24 +240,23 @@ def option_entry(api, field, i, fields):
     if kind == "struct":
         return OPTIONS[type_.base], f"s->{name} = {public} == null ? null : {public}.ToNative(a);"
     if enum:
-        return class_of_enum(enum), f"s->{name} = ({SCALARS[type_.base]}){public};"
+        return class_of_enum(enum.name), f"s->{name} = ({SCALARS[type_.base]}){public};"
     return native_type(api, type_), f"s->{name} = {public};"
 
 
 def option_lines(api, struct, name):
     fields = struct.fields
-    lengths = {length_of(fields, i) for i in range(len(fields)) if fields[i].type.base == "char"}
-    lists = {f"n_{field.name}" for field in fields if field.type.depth}
+    lengths = {length_of(struct, field) for field in fields}
     users = {user for _, _, user in CALLBACKS.values()}
-    out = [""] + summary(struct.doc.text, "    ") + [f"    public sealed unsafe partial class {name}", "    {"]
+    out = [""] + summary(struct.doc.body, "    ") + [f"    public sealed unsafe partial class {name}", "    {"]
     fills = ["s->struct_size = (uint)sizeof(Native.%s);" % struct.name] if struct.has_size else []
-    for i, field in enumerate(fields):
+    for field in fields:
         if field.name == "message_bytes":
             fills.append("s->message_bytes = (uint)sizeof(Native.weir_chat_message);")
-        if is_left_out(field) or field.name in lengths | lists | users | {"message_bytes"}:
+        if is_left_out(field) or field.name in lengths | users | {"message_bytes"}:
             continue
-        made, fill = option_entry(api, field, i, fields)
-        out += summary(field.doc.text, " " * 8) + [f"        public {made} {property_of(field.name)} {{ get; set; }}"]
+        made, fill = option_entry(api, struct, field)
+        out += summary(field.doc.body, " " * 8) + [f"        public {made} {property_of(field.name)} {{ get; set; }}"]
         fills.append(fill)
     out += ["", f"        internal Native.{struct.name}* ToNative(Arena a)", "        {",
             f"            var s = (Native.{struct.name}*)a.New(sizeof(Native.{struct.name}));",
@@ -306,10 +266,7 @@ def option_lines(api, struct, name):
 
 
 def data(api):
-    for struct in api.structs:
-        if struct.name not in RECORDS.keys() | OPTIONS.keys() | PLAIN:
-            raise SystemExit(f"generate.py: {struct.name} is new: name it in RECORDS, OPTIONS or PLAIN")
-    out = [DATA_HEAD]
+    out = []
     for enum in api.enums:
         out += enum_lines(enum)
     for struct in api.structs:
@@ -317,16 +274,14 @@ def data(api):
             out += record_lines(api, struct, RECORDS[struct.name])
         elif struct.name in OPTIONS:
             out += option_lines(api, struct, OPTIONS[struct.name])
-    out[1:2] = out[1:2] if out[1] else []
-    return "\n".join(out + ["}", ""])
+    return "\n".join([DATA_HEAD, *out[1:], "}", ""])
 
 
 # -------------------------------------------------------------------------------------------------------------- methods
 
 def local(name):
     """content_bytes is contentBytes."""
-    made = camel(name)
-    return identifier(made[0].lower() + made[1:])
+    return identifier(camel(name, is_type=False))
 
 
 def arguments(api, function, is_stoppable, first=1):
@@ -369,7 +324,7 @@ def arguments(api, function, is_stoppable, first=1):
             setup.append(f"int* {name}At = a.Tokens({name});")
             given += [f"{name}At", f"(ulong){name}.Length"]
         elif p.type.depth == 0:
-            made = class_of_enum(enum) if enum else native_type(api, p.type)
+            made = class_of_enum(enum.name) if enum else native_type(api, p.type)
             public.append(f"{made} {name}" + (" = 0" if name in ("flags", "unixTime", "segments") else ""))
             given, n = given + [f"({native_type(api, p.type)}){name}" if enum else name], 1
         else:
@@ -439,7 +394,7 @@ def method(api, function, name, is_alone, is_stoppable):
     out.append(f"{deep}    using (Use use = {'EnterAlone' if is_alone else 'Enter'}())")
     if is_stoppable:
         out.append(f"{deep}    using (var stop = new Stop(this, token))")
-    if any(re.search(r"\ba\.", line) or "(a)" in line or ", a)" in line for line in setup):
+    if any(re.search(r"\ba\b", line) for line in setup):
         out.append(f"{deep}    using (var a = new Arena())")
     out.append(f"{deep}    {{")
     for line in setup + body:

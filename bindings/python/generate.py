@@ -15,53 +15,21 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.dont_write_bytecode = True
 import headers  # noqa: E402
+from headers import OPTIONS, RECORDS, camel, class_of_enum, is_left_out, length_of  # noqa: E402
 
 CTYPES = {"char": "c_char", "int8_t": "c_int8", "uint8_t": "c_uint8", "int16_t": "c_int16", "uint16_t": "c_uint16",
           "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64",
           "float": "c_float", "double": "c_double"}
 
-# What the library fills, and the callbacks' arguments: the names of their tuples.
-RECORDS = {"weir_progress_info": "Progress", "weir_log_info": "LogLine", "weir_memory_counters": "MemoryCounters",
-           "weir_device_info": "DeviceInfo", "weir_model_info": "ModelInfo", "weir_tensor_info": "TensorInfo",
-           "weir_token_info": "TokenInfo", "weir_special_tokens": "SpecialTokens", "weir_chat_info": "ChatInfo",
-           "weir_plan_info": "Plan", "weir_memory_info": "MemoryInfo", "weir_session_stats": "Stats",
-           "weir_page_state": "PageState", "weir_logprob": "Logprob", "weir_token_event": "TokenEvent",
-           "weir_generate_result": "GenerateResult", "weir_event": "Event", "weir_prompt_report": "PromptReport",
-           "weir_span": "Span"}
 # More than any enum of these has values.
 MEMBERS = 64
-# What the caller fills.
-OPTIONS = {"weir_runtime_options": "RuntimeOptions", "weir_model_options": "ModelOptions",
-           "weir_tokenize_options": "TokenizeOptions", "weir_chat_message": "Message",
-           "weir_chat_options": "ChatOptions", "weir_session_options": "SessionOptions",
-           "weir_sampling_options": "SamplingOptions", "weir_generate_options": "GenerateOptions",
-           "weir_prompt_options": "PromptOptions"}
-# Structs that only the code of the safe layer sees.
-PLAIN = {"weir_key_value", "weir_alloc_info", "weir_token_bias", "weir_text", "weir_mask_info", "weir_write_info",
-         "weir_read_info"}
-
-
-def camel(name):
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-def class_of_enum(enum):
-    name = enum.name[len("weir_"):]
-    if name == "status_code":
-        return "Status"
-    if name.endswith("_ability_bits"):
-        return camel(name[:-len("_ability_bits")]) + "Abilities"
-    return camel(name[:-len("_flag_bits")]) + "Flags" if enum.is_bits else camel(name)
-
-
-def comment(text, width=112):
+def comment(text, width=112, is_copy=False):
     """Lines of a comment."""
-    return textwrap.wrap(headers.plain(text), width, break_on_hyphens=False) or [""]
+    return textwrap.wrap(headers.of_values(text, "None", is_copy), width, break_on_hyphens=False) or [""]
 
 
-def docstring(text, indent="    "):
-    text = text.replace("\\", "\\\\")
-    lines = comment(text, 116 - len(indent))
+def docstring(text, indent="    ", is_copy=False):
+    lines = comment(text.replace("\\", "\\\\"), 116 - len(indent), is_copy)
     if len(lines) == 1 and len(indent + lines[0]) + 6 <= 120:
         return [f'{indent}"""{lines[0]}"""']
     return [f'{indent}"""' + lines[0]] + [indent + line for line in lines[1:]] + [f'{indent}"""']
@@ -183,12 +151,10 @@ def native(api):
 
 def enum_lines(enum):
     base = "IntFlag" if enum.is_bits else "Open"
-    out = ["", "", f"class {class_of_enum(enum)}({base}):"]
-    out += docstring(headers.plain(enum.doc.text.split("@since")[0]) or f"Values of enum {enum.name}.") + [""]
+    out = ["", "", f"class {class_of_enum(enum.name)}({base}):"]
+    out += docstring(enum.doc.body or f"Values of enum {enum.name}.") + [""]
     for value in enum.values:
         name = value.short
-        if enum.name == "weir_status_code" and name.startswith("ERR_"):
-            name = name[4:]
         out += [f"    #: {line}" for line in comment(value.doc.text)] if value.doc.text else []
         out.append(f"    {name} = {value.value}")
     return out
@@ -199,32 +165,21 @@ def errors(api):
     for value in api.find("weir_status_code").values:
         if value.value == 0:
             continue
-        short = value.short[4:]
-        name = camel(short.lower()) + "Error"
+        short = value.short
+        name = camel(short) + "Error"
         table.append(f"    {value.value}: {name},")
         out += ["", "", f"class {name}(WeirError):"] + docstring(value.doc.text) + [f"    status = Status.{short}"]
     return out + ["", "", "ERRORS: Dict[int, Type[WeirError]] = {", *table, "}"]
 
 
-def is_left_out(field):
-    return field.name == "struct_size" or field.name.startswith("reserved")
-
-
-def length_of(fields, i):
-    """The field that holds the length of text number i, or None: the one behind it."""
-    if i + 1 < len(fields) and fields[i + 1].name in (f"{fields[i].name}_bytes", "bytes", "n_bytes"):
-        return fields[i + 1].name
-    return None
-
-
 def record_lines(api, struct, name):
     entries, constants, skip, texts = [], [], set(), []
-    for i, field in enumerate(struct.fields):
+    for field in struct.fields:
         if is_left_out(field) or field.name in skip:
             continue
         type_, enum, read = field.type, api.enum_of(field), f"s.{field.name}"
         if type_.base == "char" and type_.depth == 1:
-            length = length_of(struct.fields, i)
+            length = length_of(struct, field)
             python, read = "str", f"decoded({read})"
             if length:
                 skip.add(length)
@@ -246,7 +201,7 @@ def record_lines(api, struct, name):
             skip.add(f"n_{field.name}")
             python, read = f"Sequence[{of}]", f"[{snake(of)}_of(item) for item in {read}[:{n}]] if {n} else ()"
         elif enum:
-            python = class_of_enum(enum)
+            python = class_of_enum(enum.name)
             read = f"{python}({read})" if enum.is_bits else f"_{python.upper()}[{read}]"
         elif field.name.startswith("is_"):
             python, read = "bool", f"bool({read})"
@@ -256,9 +211,9 @@ def record_lines(api, struct, name):
     # A length may stand before what it belongs to.
     entries = [entry for entry in entries if entry[0].name not in skip]
     out = ["", "", f"class {name}(NamedTuple):"]
-    out += docstring(headers.plain(struct.doc.text.split("@since")[0])) + [""]
+    out += docstring(struct.doc.body, is_copy=True) + [""]
     for field, python, _ in entries:
-        out += [f"    #: {line}" for line in comment(field.doc.text)]
+        out += [f"    #: {line}" for line in comment(field.doc.text, is_copy=True)]
         ignored = "  # type: ignore[assignment]" if field.name in ("index", "count") else ""  # methods of tuples
         out.append(f"    {field.name}: {python}{ignored}")
     out += ["", "", *constants, "", ""] if constants else ["", ""]
@@ -284,7 +239,7 @@ CALLBACKS = {"weir_progress_fn": ("Callable[[Progress], Optional[bool]]", "callb
              "weir_alloc_fn": ("Any", "hook({0}, self.{1})"), "weir_free_fn": ("Any", "hook({0}, self.{1})")}
 
 
-def option_entry(api, field, i, fields):
+def option_entry(api, struct, field):
     """(name, type, default, statement that fills the structure `s`) of an option."""
     type_, enum, name = field.type, api.enum_of(field), field.name
     kind = api.kind(type_.base)
@@ -294,7 +249,7 @@ def option_entry(api, field, i, fields):
         both = f", s.{fields[i + 1].name}" if convert.startswith("callback") else ""
         return name, python, "None", f"s.{name}{both} = {convert.format(type_.base, name)}"
     if type_.base == "char":
-        length = length_of(fields, i)
+        length = length_of(struct, field)
         if name.endswith("_json"):
             short = name[:-len("_json")]
             return short, "Any", "None", f's.{name} = json_text("{short}", self.{short})'
@@ -315,7 +270,7 @@ def option_entry(api, field, i, fields):
         return name, f"Optional[{of}]", "None", \
             f"s.{name} = None if self.{name} is None else pointer(self.{name}.to_native())"
     if enum:
-        python = class_of_enum(enum)
+        python = class_of_enum(enum.name)
         first = "0" if enum.is_bits else enum.values[0].short
         default = f"{python}(0)" if enum.is_bits else f"{python}.{first}"
         return name, "int", default, f's.{name} = integer("{name}", self.{name}, {type_.base[0] == "u"})'
@@ -328,16 +283,15 @@ def option_entry(api, field, i, fields):
 
 def option_lines(api, struct, name):
     out = ["", "", "@dataclass", f"class {name}:"]
-    out += docstring(headers.plain(struct.doc.text.split("@since")[0])) + [""]
+    out += docstring(struct.doc.body) + [""]
     fields = struct.fields
-    lengths = {length_of(fields, i) for i in range(len(fields)) if fields[i].type.base == "char"}
-    lists = {f"n_{field.name}" for field in fields if field.type.depth}
+    lengths = {length_of(struct, field) for field in struct.fields}
     fills = []
-    for i, field in enumerate(fields):
-        if is_left_out(field) or field.name in lengths | lists or re.search(r"(^|_)user$", field.name) \
+    for field in fields:
+        if is_left_out(field) or field.name in lengths or re.search(r"(^|_)user$", field.name) \
                 or field.name == "message_bytes":
             continue
-        entry, python, default, fill = option_entry(api, field, i, fields)
+        entry, python, default, fill = option_entry(api, struct, field)
         if field.name == "role":
             python, default = "str", ""
         if name == "Message" and field.name == "content":
@@ -357,10 +311,6 @@ def option_lines(api, struct, name):
 
 
 def data(api):
-    known = RECORDS.keys() | OPTIONS.keys() | PLAIN
-    for struct in api.structs:
-        if struct.name not in known:
-            raise SystemExit(f"generate.py: {struct.name} is new: name it in RECORDS, OPTIONS or PLAIN")
     natives = sorted([*RECORDS, *OPTIONS] + [c for c in CALLBACKS])
     names = textwrap.wrap(", ".join(natives), 112)
     out = ['"""Enums, errors, results and options. Longer than 600 lines because generate.py writes it from '
@@ -383,7 +333,7 @@ def data(api):
             '    """A call of the library failed; str() is the library\'s text, which names the cause."""', "",
             "    status: Status = Status.INTERNAL"]
     out += errors(api)
-    used = {class_of_enum(enum): enum for enum in api.enums if not enum.is_bits}
+    used = {class_of_enum(enum.name): enum for enum in api.enums if not enum.is_bits}
     assert all(0 <= value.value < MEMBERS // 2 for name, enum in used.items() if name != "Status"
                for value in enum.values)
     out += ["", "", "def _members(of: Any) -> List[Any]:",
@@ -397,8 +347,8 @@ def data(api):
     for struct in api.structs:
         if struct.name in OPTIONS:
             out += option_lines(api, struct, OPTIONS[struct.name])
-    public = sorted([class_of_enum(enum) for enum in api.enums] + [*RECORDS.values(), *OPTIONS.values(), "WeirError"]
-                    + [camel(v.short[4:].lower()) + "Error" for v in api.find("weir_status_code").values if v.value])
+    public = sorted([*(class_of_enum(enum.name) for enum in api.enums), *RECORDS.values(), *OPTIONS.values(),
+                     "WeirError", *(camel(v.short) + "Error" for v in api.find("weir_status_code").values if v.value)])
     out += ["", "", "__all__ = ["]
     out += ["    " + line for line in textwrap.wrap(", ".join(f'"{name}"' for name in public) + ",", 112)] + ["]", ""]
     return "\n".join(out)

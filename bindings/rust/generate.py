@@ -92,7 +92,7 @@ def short_doc(entry, indent):
 
 
 def type_doc(entry, indent=""):
-    return paragraphs(re.split(r"@since", entry.doc.body or entry.doc.text or f"`{entry.name}`.")[0], indent)
+    return paragraphs(entry.doc.body or f"`{entry.name}`.", indent)
 
 
 def function_doc(function):
@@ -129,8 +129,7 @@ def enums(api):
         lines += type_doc(enum, "    ") + [f"    {enum.name}: {kind} {{"]
         for value in enum.values:
             lines += short_doc(value, "        ")
-            short = re.sub(r"^ERR_", "", value.short)
-            lines += [f"        {value.name} as {short} = {value.value};"]
+            lines += [f"        {value.name} as {value.short} = {value.value};"]
         lines += ["    }", ""]
     return lines[:-1] + ["}"]
 

@@ -7,26 +7,27 @@
 """
 import re
 
-ENUMS = {"weir_status_code": "Status", "weir_stop_reason": "Stop", "weir_segment": "Segment",
-         "weir_event_kind": "EventKind", "weir_device_type": "DeviceType", "weir_device_kind": "DeviceKind",
-         "weir_memory_kind": "MemoryKind", "weir_log_level": "LogLevel", "weir_constraint_kind": "ConstraintKind",
-         "weir_token_flag_bits": "TokenFlags", "weir_chat_ability_bits": "ChatAbilities",
-         "weir_detokenize_flag_bits": "DetokenizeFlags", "weir_rewind_flag_bits": "RewindFlags"}
-PLAIN = {"weir_plan_info": "Plan", "weir_memory_info": "SessionMemory", "weir_memory_counters": "RuntimeMemory",
-         "weir_session_stats": "Stats", "weir_page_state": "PageState", "weir_span": "Span", "weir_token": "Token",
-         "weir_prompt_report": "PromptReport", "weir_generate_result": "GenerateResult", "weir_logprob": "LogProb",
-         "weir_special_tokens": "SpecialTokens"}
-VIEWS = {"weir_model_info": "ModelInfo", "weir_tensor_info": "TensorInfo", "weir_token_info": "TokenInfo",
-         "weir_chat_info": "ChatInfo", "weir_device_info": "DeviceInfo", "weir_token_event": "TokenEvent"}
+import headers
+
+# The types of the safe layer, by what they are made of: names for those of weir-sys, views of structs whose texts are
+# the library's, copies, and builders of options with the type of what of them is set by hand.
+ENUMS = {"weir_" + name: headers.class_of_enum("weir_" + name) for name in (
+    "status_code", "segment", "event_kind", "device_type", "device_kind", "memory_kind", "log_level", "constraint_kind",
+    "token_flag_bits", "chat_ability_bits", "detokenize_flag_bits", "rewind_flag_bits")}
+ENUMS["weir_stop_reason"] = "Stop"
+PLAIN = {"weir_memory_info": "SessionMemory", "weir_memory_counters": "RuntimeMemory", "weir_token": "Token",
+         "weir_logprob": "LogProb"}
+PLAIN.update({name: headers.RECORDS[name] for name in (
+    "weir_plan_info", "weir_session_stats", "weir_page_state", "weir_span", "weir_prompt_report",
+    "weir_generate_result", "weir_special_tokens")})
+VIEWS = {name: headers.RECORDS[name] for name in (
+    "weir_model_info", "weir_tensor_info", "weir_token_info", "weir_chat_info", "weir_device_info", "weir_token_event")}
 COPIES = {"weir_chat_message": "Message", "weir_event": "Event"}
-# Options, and the type of what of them is set by hand.
-OPTIONS = {"weir_runtime_options": ("RuntimeOptions", "Arc<Hooks>"), "weir_model_options": ("ModelOptions", ""),
-           "weir_tokenize_options": ("TokenizeOptions", ""), "weir_chat_options": ("ChatOptions", ""),
-           "weir_session_options": ("SessionOptions", ""), "weir_sampling_options": ("SamplingOptions", ""),
-           "weir_generate_options": ("GenerateOptions", ""),
-           "weir_prompt_options": ("PromptOptions", "Option<Arc<ChatOptions>>")}
+OPTIONS = {name: (rust, "") for name, rust in headers.OPTIONS.items() if name not in COPIES}
+OPTIONS["weir_runtime_options"] = ("RuntimeOptions", "Arc<Hooks>")
+OPTIONS["weir_prompt_options"] = ("PromptOptions", "Option<Arc<ChatOptions>>")
 # What is not zero before anything is set.
-NOTES = {"weir_chat_options": "What is not set has its default, but an answer is opened: `add_assistant` is set"}
+NOTES = {"weir_chat_options": "What is not set has its default, but an answer is opened: `add_assistant` is set."}
 STARTS = {"weir_chat_options": "flags: sys::WEIR_CHAT_ADD_ASSISTANT, "
                                "message_bytes: size_of::<sys::weir_chat_message>() as u32, "}
 # Set by hand, or by the library's own rules.
@@ -70,7 +71,7 @@ READS = {"weir_session_logits", "weir_session_tokens", "weir_session_finish_thin
 # What is a byte in the result, and not text.
 BYTES = {"weir_detokenize"}
 # How long a list may well be, for the first call.
-GUESSES = {"weir_tokenize_with": "text.as_ref().len() + 2", "weir_detokenize": "8 * tokens.len()"}
+GUESSES = {"weir_tokenize_with": "text.len() + 2", "weir_detokenize": "8 * tokens.len()"}
 
 
 WIDTH = 120
@@ -94,11 +95,12 @@ class Safe:
     def __init__(self, api, tools):
         self.api, self.tools, self.lines = api, tools, []
 
-    def doc(self, text, indent):
+    def doc(self, entry, indent, note="", is_copy=False):
+        """Of functions and structs the first paragraph: all of it is in weir-sys."""
+        text = headers.of_values(entry.doc.summary or entry.doc.body, "None", is_copy)
+        has_more = isinstance(entry, headers.Function) or "\n\n" in entry.doc.body
+        text = " ".join([text or f"`{entry.name}`.", *[note] * bool(note), *[f"See {entry.name}."] * has_more])
         self.lines += self.tools.paragraphs(text, indent, "sys::")
-
-    def short_doc(self, entry, indent):
-        self.doc(entry.doc.text or f"`{entry.name}`.", indent)
 
     # ------------------------------------------------------------------------------------------------------------ types
 
@@ -115,13 +117,12 @@ class Safe:
 
     def fields(self, struct):
         """Fields that say something: name, field, kind. Kinds: number array text bytes list."""
-        taken = {"struct_size"}
-        names = {field.name for field in struct.fields}
+        taken = set()
         for field in struct.fields:
-            if field.name in taken or field.name.startswith("reserved") or \
+            if field.name in taken or headers.is_left_out(field) or \
                     field.name in SILENT and not struct.name.endswith("_options"):
                 continue
-            count = next((n for n in (f"{field.name}_bytes", f"n_{field.name}") if n in names), None)
+            count = headers.length_of(struct, field)
             if field.type.depth == 0:
                 if self.api.kind(field.type.base) not in ("scalar", "alias"):
                     continue
@@ -146,7 +147,7 @@ class Safe:
                 if field.name in lists:
                     more[field.name] = f"Vec<sys::{field.type.base}>"
             self.lines.append("")
-            self.doc(f"{struct.doc.body.rstrip('.')}. {NOTES.get(name, 'What is not set has its default')}.", "")
+            self.doc(struct, "", NOTES.get(name, "What is not set has its default."))
             self.lines += ["#[derive(Clone)]", f"pub struct {rust} {{", f"    pub(crate) raw: sys::{name},",
                            "    pub(crate) texts: Texts,"]
             self.lines += [f"    pub(crate) {field}: {type_}," for field, type_ in more.items()] + ["}"]
@@ -188,14 +189,14 @@ class Safe:
         if kind == "number" and enum is not None and enum.is_bits:
             for value in enum.values:
                 if value.name not in NO_FLAGS:
-                    self.short_doc(value, "    ")
+                    self.doc(value, "    ")
                     prefix = field.name[:-len("flags")]
                     name = FLAG_NAMES.get(value.name, prefix + value.short.lower())
                     self.lines += [f"    pub fn {name}(mut self, is_set: bool) -> Self {{",
                                    f"        set_bits(&mut self.raw.{field.name}, sys::{value.name}, is_set);",
                                    "        self", "    }"]
             return
-        self.short_doc(field, "    ")
+        self.doc(field, "    ")
         if kind == "text":
             self.lines += [f"    pub fn {field.name}(mut self, {field.name}: impl Into<Vec<u8>>) -> Self {{",
                            f"        self.raw.{field.name} = self.texts.keep(\"{field.name}\", {field.name});",
@@ -212,7 +213,7 @@ class Safe:
         for name, rust in VIEWS.items():
             struct = self.api.find(name)
             self.lines.append("")
-            self.doc(struct.doc.body, "")
+            self.doc(struct, "", is_copy=True)
             self.lines += ["#[derive(Clone, Copy, Debug)]",
                            f"pub struct {rust}<'a>(sys::{name}, PhantomData<&'a ()>);",
                            "// SAFETY: its texts live for 'a and never change.",
@@ -223,7 +224,7 @@ class Safe:
                            f"        {rust}(raw, PhantomData)",
                            "    }"]
             for field, kind, count in self.fields(struct):
-                self.short_doc(field, "    ")
+                self.doc(field, "    ", is_copy=True)
                 self.lines += self.getter(struct, rust, field, kind, count)
             self.lines.append("}")
 
@@ -265,21 +266,21 @@ class Safe:
             struct = self.api.find(name)
             fields = list(self.fields(struct))
             self.lines.append("")
-            self.doc(struct.doc.body, "")
+            self.doc(struct, "", is_copy=True)
             self.lines += [f"#[derive(Clone, Debug{', Default, PartialEq, Eq' * (rust == 'Message')})]",
                            "#[non_exhaustive]", f"pub struct {rust} {{"]
             copies = []
             for field, kind, count in fields:
                 type_, copy = self.copied(struct, rust, field, kind, count)
                 if type_ != "Text":
-                    self.short_doc(field, "    ")
+                    self.doc(field, "    ", is_copy=True)
                 self.lines.append(f"    {'pub ' if type_ != 'Text' else ''}{field.name}: {type_},")
                 copies.append(f"            {field.name}: {copy},")
             self.lines += ["}", f"impl {rust} {{", "    /// # Safety", "    /// What it points to is there.",
                            f"    pub(crate) unsafe fn from_raw(raw: &sys::{name}) -> Self {{", f"        {rust} {{"]
             self.lines += copies + ["        }", "    }"]
             if rust == "Event":
-                self.short_doc(next(field for field, _, _ in fields if field.name == "text"), "    ")
+                self.doc(next(field for field, _, _ in fields if field.name == "text"), "    ", is_copy=True)
                 self.lines += ["    pub fn text(&self) -> &str {", "        self.text.get()", "    }"]
             if rust == "Message":
                 self.lines += ["    pub(crate) fn to_raw(&self, texts: &mut Texts) -> sys::weir_chat_message {",
@@ -325,7 +326,7 @@ class Safe:
         for name, (keep, destroy) in SHARED.items():
             rust = HANDLES[name]
             self.lines.append("")
-            self.doc(self.api.find(name).doc.body, "")
+            self.doc(self.api.find(name), "")
             self.lines += ["///",
                            f"/// A clone is the same {rust.lower()}. What is made from it, or uses it, keeps it alive.",
                            "#[derive(Clone)]", f"pub struct {rust}(pub(crate) Arc<Handle<sys::{name}, {keep}>>);",
@@ -444,14 +445,9 @@ class Method:
     def lines(self):
         name = self.function.name
         self.safe.lines, before = [], self.safe.lines
-        self.safe.doc(self.function.doc.body, "    ")
+        self.safe.doc(self.function, "    ")
         doc, self.safe.lines = self.safe.lines, before
         returns = str(self.function.returns)
-        if returns == "weir_status":
-            doc += ["    ///", "    /// # Errors", "    ///", "    /// ```text"]
-            text = re.sub(r"@(?:p|ref) ", "", self.function.doc.returns)
-            text = re.sub(r"^WEIR_OK(, | *\n|$)", "", text)
-            doc += [f"    /// {line}".rstrip() for line in text.splitlines()] + ["    /// ```"]
         rust = NAMES.get(name) or re.sub(rf"^(?:{self.handle}_|weir_)", "", name)
         self.parse_names() if returns == "const char *" and len(self.function.parameters) == 1 and \
             self.function.parameters[0].name == "index" else self.parse()
@@ -492,7 +488,7 @@ class Method:
         if self.result is None:
             return [f"check(unsafe {{ {call} }})"], "Result<()>"
         if "room" in self.values:
-            guess = GUESSES.get(self.function.name, "1024").replace("text.as_ref()", "text")
+            guess = GUESSES.get(self.function.name, "1024")
             out = "out: *mut u8" if "out.cast()" in self.values else "out"
             after = {"String": ".map(utf8)"}.get(self.result, "")
             if "DeviceInfo" in self.result:

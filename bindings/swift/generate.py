@@ -2,6 +2,7 @@
 """Writes Sources/Weir/Generated.swift from the C headers: enums, flags, and structs of options and of facts, with their
 comments. What it takes from a C struct and how is in the tables below; everything else follows from types and names.
 bindings/check compares the committed file with what this writes. Usage: generate.py [--check] [--headers FOLDER]"""
+import functools
 import pathlib
 import re
 import sys
@@ -14,36 +15,14 @@ import headers  # noqa: E402
 
 FILE = "Sources/Weir/Generated.swift"
 
-ENUMS = {
-    "weir_status_code": "Status", "weir_memory_kind": "MemoryKind", "weir_log_level": "LogLevel",
-    "weir_device_type": "Device", "weir_device_kind": "DeviceKind", "weir_stop_reason": "StopReason",
-    "weir_segment": "Segment", "weir_event_kind": "EventKind", "weir_constraint_kind": "ConstraintKind",
-    "weir_model_flag_bits": "ModelFlags", "weir_tokenize_flag_bits": "TokenizeFlags",
-    "weir_detokenize_flag_bits": "DetokenizeFlags", "weir_token_flag_bits": "TokenFlags",
-    "weir_chat_flag_bits": "ChatFlags", "weir_chat_ability_bits": "ChatAbilities",
-    "weir_session_flag_bits": "SessionFlags", "weir_spill_flag_bits": "SpillFlags",
-    "weir_generate_flag_bits": "GenerateFlags", "weir_rewind_flag_bits": "RewindFlags",
-    "weir_prompt_flag_bits": "PromptFlags",
-}
-OPTIONS = {
-    "weir_runtime_options": "RuntimeOptions", "weir_model_options": "ModelOptions",
-    "weir_tokenize_options": "TokenizeOptions", "weir_chat_options": "ChatOptions",
-    "weir_session_options": "SessionOptions", "weir_sampling_options": "SamplingOptions",
-    "weir_prompt_options": "PromptOptions", "weir_generate_options": "GenerateOptions",
-}
-FACTS = {
-    "weir_memory_counters": "MemoryCounters", "weir_device_info": "DeviceInfo", "weir_alloc_info": "AllocationRequest",
-    "weir_log_info": "LogLine", "weir_progress_info": "Progress", "weir_model_info": "ModelInfo",
-    "weir_tensor_info": "TensorInfo", "weir_token_info": "TokenInfo", "weir_special_tokens": "SpecialTokens",
-    "weir_chat_info": "ChatInfo", "weir_plan_info": "Plan", "weir_memory_info": "SessionMemory",
-    "weir_session_stats": "SessionStats", "weir_page_state": "PageState", "weir_logprob": "Logprob",
-    "weir_generate_result": "GenerateResult", "weir_token_event": "TokenEvent", "weir_event": "Event",
-    "weir_prompt_report": "PromptReport", "weir_span": "TextSpan",
-}
-# Structs that the safe layer fills and reads itself.
+ENUM_NAMES = {"weir_device_type": "Device"}  # of the others see headers.class_of_enum
 MESSAGE = "weir_chat_message"
-BY_HAND = {"weir_key_value", "weir_token_bias", "weir_text", "weir_mask_info", "weir_write_info",
-           "weir_read_info"}
+OPTIONS = {name: swift for name, swift in headers.OPTIONS.items() if name != MESSAGE}
+FACTS = {**headers.RECORDS, "weir_memory_info": "SessionMemory", "weir_session_stats": "SessionStats",
+         "weir_span": "TextSpan", "weir_alloc_info": "AllocationRequest"}
+# Facts that one call fills; others come from a session's handle, in lists, or from callbacks.
+FILLED = {"weir_memory_counters", "weir_model_info", "weir_tensor_info", "weir_token_info", "weir_special_tokens",
+          "weir_chat_info", "weir_plan_info", "weir_event"}
 
 # Functions that only read: of a handle to facts, a number or a text; and of an index to a name.
 GETTERS = {
@@ -95,9 +74,11 @@ DEFAULTS = {("weir_chat_options", "flags"): ".addAssistant"}
 DEFAULT_NOTES = {("weir_chat_options", "flags"): "Here the default is `ChatFlags.addAssistant`."}
 
 
-def camel(name, first_upper=False):
-    words = name.lower().split("_")
-    return "".join(word.capitalize() if i or first_upper else word for i, word in enumerate(words))
+camel = functools.partial(headers.camel, is_type=False)
+
+
+def name_of(enum):
+    return ENUM_NAMES.get(enum.name) or headers.class_of_enum(enum.name)
 
 
 class Writer:
@@ -109,21 +90,17 @@ class Writer:
         self.values = {}
         for enum in api.enums:
             for value in enum.values:
-                self.values[value.name] = f"{ENUMS[enum.name]}.{self.case_of(value)}"
+                self.values[value.name] = f"{name_of(enum)}.{self.case_of(value)}"
         self.fields = {field.name for struct in api.structs for field in struct.fields if "_" in field.name}
-        self.prefixes = {enum.prefix + "*": ENUMS[enum.name] for enum in api.enums}
+        self.prefixes = {enum.prefix + "*": name_of(enum) for enum in api.enums}
 
     @staticmethod
     def case_of(value):
-        name = camel(re.sub(r"^ERR_", "", value.short))
+        name = camel(value.short)
         return {"internal": "internalError", "continue": "continueAnswer"}.get(name, name)  # words of the language
 
     def doc(self, doc, indent="", note="", is_copy=False):
-        text = headers.plain(doc.text if isinstance(doc, headers.Doc) else doc)
-        text = re.sub(r"[,;] NUL-terminated(?=[,.;:])| ?NUL-terminated(?:,| (?=JSON))| and no NUL after them", "", text)
-        if is_copy:  # what is said of the life of C's texts
-            text = re.sub(r"[;,] (?:static|lives as long as the model|valid (?:during|until)[^.;]*)(?=[.;])"
-                          r"| (?:Lives as long as the model|Static|Valid (?:during|until)[^.;]*)\.", "", text)
+        text = headers.of_values(doc.body if isinstance(doc, headers.Doc) else doc, "nil", is_copy)
         for c_name, name in sorted(self.prefixes.items(), key=lambda item: -len(item[0])):
             text = text.replace(c_name, f"`{name}`")
         text = re.sub(r"\bWEIR_[A-Z0-9_]+\b", lambda m: f"`{self.values[m.group()]}`" if m.group() in self.values
@@ -131,14 +108,13 @@ class Writer:
         text = re.sub(r"(?<!`)\bweir_[a-z_]+(?:\.[a-z_]+)?\b(?!`)", lambda m: f"`{m.group()}`", text)
         text = re.sub(r"(?<![\w.`])[a-z]+(?:_[a-z]+)+\b(?!`)",
                       lambda m: f"`{camel(m.group())}`" if m.group() in self.fields else m.group(), text)
-        text = text.replace("NULL", "nil")
         since = getattr(doc, "since", "")
         text += (" " + note if note else "") + (f" Since {since}." if since and since != "1.0" else "")
         for line in textwrap.wrap(text.strip(), 116 - len(indent), break_long_words=False, break_on_hyphens=False):
             self.lines.append(f"{indent}/// {line}")
 
     def enum(self, enum):
-        name = ENUMS[enum.name]
+        name = name_of(enum)
         self.doc(enum.doc.body or ENUM_DOCS[enum.name])
         kind, raw = ("OptionSet, Sendable", "UInt32") if enum.is_bits else \
             ("RawRepresentable, Hashable, Sendable, CustomStringConvertible", "Int32")
@@ -160,7 +136,7 @@ class Writer:
         raw = f"raw.{field.name}"
         name = camel(field.name)
         if enum:
-            return ENUMS[enum.name], f"{ENUMS[enum.name]}(rawValue: {raw})", f"{name}.rawValue", \
+            return name_of(enum), f"{name_of(enum)}(rawValue: {raw})", f"{name}.rawValue", \
                 "[]" if enum.is_bits else f".{self.case_of(enum.values[0])}"
         if field.type.base == "weir_token":
             return "Token", raw, name, "0"
@@ -188,8 +164,7 @@ class Writer:
         filled = {extra for field in struct.fields for extra in SPECIAL.get(field.name, [None] * 4 + [[]])[4]}
         properties = []
         for field in struct.fields:
-            if field.name == "struct_size" or field.name.startswith("reserved") and field.name != "reserve_tokens" \
-                    or field.name in filled:
+            if headers.is_left_out(field) or field.name in filled:
                 continue
             if field.name in SPECIAL:
                 properties.append((field, *SPECIAL[field.name][:4], None))
@@ -221,25 +196,20 @@ class Writer:
 
     def facts(self, struct):
         name = FACTS[struct.name]
-        names = {field.name for field in struct.fields}
-        lengths = {field.name: field.name + "_bytes" for field in struct.fields
-                   if field.type.base == "char" and field.name + "_bytes" in names}
-        if struct.name == "weir_token_info":
-            lengths["bytes"] = "n_bytes"
+        lengths = {field.name: headers.length_of(struct, field) for field in struct.fields}
         self.doc(struct.doc.summary)
         self.lines.append(f"public struct {name}: Sendable {{")
         reads = []
         for field in struct.fields:
             raw, prop = f"raw.{field.name}", camel(field.name)
-            if field.name == "struct_size" or re.fullmatch(r"reserved\d?|reserved_\w+", field.name) \
-                    or field.name in lengths.values() or field.name == "n_top":
+            if headers.is_left_out(field) or field.name in lengths.values():
                 continue
             if field.name == "top":
                 type_ = "[Logprob]"
                 read = "UnsafeBufferPointer(start: raw.top, count: Int(raw.n_top)).map(Logprob.init)"
             elif field.type.base == "char" and field.name == "bytes":
                 type_, read = "[UInt8]", f"bytesOf({raw}, raw.{lengths[field.name]})"
-            elif field.type.base == "char" and field.name in lengths:
+            elif field.type.base == "char" and lengths[field.name]:
                 type_, read = "String", f"textOf({raw}, raw.{lengths[field.name]})"
             elif field.type.base == "char" and field.array:
                 type_, read = "String", f"textIn({raw})"
@@ -256,7 +226,7 @@ class Writer:
             self.lines.append(f"    public {unsafe}let {prop}: {type_}")
             reads.append(f"        {prop} = {read}")
         self.lines += [f"    init(_ raw: {struct.name}) {{"] + reads + ["    }"]
-        if struct.has_size:
+        if struct.name in FILLED:
             self.lines.append(f"    init(_ fill: Fill<{struct.name}>) throws(WeirError) "
                               "{ self.init(try .filled(fill)) }")
         self.lines += ["}", ""]
@@ -334,11 +304,6 @@ class Writer:
         self.lines += ["}", ""]
 
     def text(self):
-        known = {**ENUMS, **OPTIONS, **FACTS, **dict.fromkeys(BY_HAND | {MESSAGE})}
-        there = {entry.name for entry in self.api.enums + self.api.structs}
-        if set(known) != there:
-            raise headers.HeaderError("generate.py: put into its tables or take from them: "
-                                      + ", ".join(sorted(set(known) ^ there)))
         for enum in self.api.enums:
             self.enum(enum)
         for struct in self.api.structs:

@@ -97,7 +97,7 @@ typedef struct weir_tensor_info {
     uint64_t dims[4];      /**< Slowest axis first; unused ones are 1. */
     uint64_t bytes;        /**< Size in the file. */
     uint64_t file_offset;  /**< Where its bytes start in the file. */
-    const char *name;      /**< NUL-terminated; lives as long as the model. */
+    const char *name;      /**< Its name in the file, NUL-terminated; lives as long as the model. */
     const char *type;      /**< Such as "q8_0"; static. */
     uint32_t part;         /**< Which of the model's files it is in, 0 .. n_parts - 1. @since 1.1 */
     uint32_t reserved;     /**< 0. @since 1.1 */

@@ -9,7 +9,7 @@ namespace Weir
     {
         /// <summary>WEIR_OK</summary>
         Ok = 0,
-        /// <summary>An argument is NULL, out of range or contradicts another.</summary>
+        /// <summary>An argument is null, out of range or contradicts another.</summary>
         InvalidArg = -1,
         /// <summary>An allocator refused, or the machine has less than one allocation asks for.</summary>
         OutOfMemory = -2,
@@ -342,8 +342,7 @@ namespace Weir
     {
         /// <summary>WEIR_LOG_*.</summary>
         public LogLevel Level { get; }
-        /// <summary>One line of UTF-8, NUL-terminated, at most 511 bytes; valid during the call. Escaped like the text
-        /// of weir_last_error.</summary>
+        /// <summary>One line of UTF-8, at most 511 bytes. Escaped like the text of weir_last_error.</summary>
         public string Message { get; }
 
         internal LogLine(Native.weir_log_info* s)
@@ -359,21 +358,21 @@ namespace Weir
         /// <summary>Threads that compute, the caller's included; 1..256. 0 (default): the cores that this process may
         /// use, at most the whole ones in its container's limit (at least 1).</summary>
         public uint ThreadCount { get; set; }
-        /// <summary>Allocator hook; NULL (default) for the system's. Set both hooks or neither.</summary>
+        /// <summary>Allocator hook; null (default) for the system's. Set both hooks or neither.</summary>
         public IntPtr Alloc { get; set; }
         /// <summary>Its counterpart.</summary>
         public IntPtr Free { get; set; }
         /// <summary>Passed to both hooks.</summary>
         public IntPtr AllocUser { get; set; }
-        /// <summary>Log hook; NULL (default) for none.</summary>
+        /// <summary>Log hook; null (default) for none.</summary>
         public Action<LogLine> Log { get; set; }
         /// <summary>Most detailed WEIR_LOG_* level wanted. Default WEIR_LOG_ERROR.</summary>
         public LogLevel LogLevel { get; set; }
-        /// <summary>Folder of the backend modules (libweir_cuda.so). NULL (default): that of the library itself. A
+        /// <summary>Folder of the backend modules (libweir_cuda.so). null (default): that of the library itself. A
         /// relative one means the folder that is current now. It is copied, and shorter than 1024 bytes, with the
         /// current folder if it is relative.</summary>
         public string BackendDir { get; set; }
-        /// <summary>Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); NULL (default): the backend's own. Set
+        /// <summary>Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); null (default): the backend's own. Set
         /// both hooks or neither.</summary>
         public IntPtr DeviceAlloc { get; set; }
         /// <summary>Its counterpart.</summary>
@@ -381,7 +380,7 @@ namespace Weir
         /// <summary>Passed to both device hooks.</summary>
         public IntPtr DeviceAllocUser { get; set; }
         /// <summary>Which device WEIR_DEVICE_VULKAN is: its index (weir_device_info), or a part of its name, in any
-        /// case of letters. NULL (default): a discrete GPU before an integrated one before a virtual one before a
+        /// case of letters. null (default): a discrete GPU before an integrated one before a virtual one before a
         /// driver that computes on the processor, of equals the one with most memory. It is copied, and shorter than
         /// 256 bytes. A session on it fails with WEIR_ERR_NOT_FOUND if there is no such device, and
         /// WEIR_ERR_INVALID_ARG if several have the name. Both list the devices. A process uses one device: a session
@@ -391,7 +390,7 @@ namespace Weir
         /// wait for it: Vulkan's pipelines, one file for each device, up to 128 MiB. It is made when it is needed. It
         /// and the files must belong to the user and be writable by nobody else, and a link to the folder must be the
         /// user's own too. What is damaged or of another driver is written anew, and what cannot be read or written
-        /// costs time and a log line, never a session. So does a relative folder where the current one is gone. NULL
+        /// costs time and a log line, never a session. So does a relative folder where the current one is gone. null
         /// (default): nothing is kept. It is copied, made absolute, and shorter than 1024 bytes.</summary>
         public string CacheDir { get; set; }
 
@@ -468,7 +467,7 @@ namespace Weir
         public bool IsUsable { get; }
         /// <summary>All of its memory; of a processor the machine's, or what the container may use of it.</summary>
         public ulong MemoryBytes { get; }
-        /// <summary>One line of UTF-8, NUL-terminated.</summary>
+        /// <summary>One line of UTF-8.</summary>
         public string Name { get; }
         /// <summary>Likewise: the driver and its version; of the CPU the instruction set in use.</summary>
         public string Driver { get; }
@@ -519,7 +518,7 @@ namespace Weir
     {
         /// <summary>WEIR_MODEL_*. Default 0.</summary>
         public ModelFlags Flags { get; set; }
-        /// <summary>Progress and cancel, see weir_model_open; NULL (default) for none.</summary>
+        /// <summary>Progress and cancel, see weir_model_open; null (default) for none.</summary>
         public Func<Progress, bool> Progress { get; set; }
 
         internal Native.weir_model_options* ToNative(Arena a)
@@ -567,20 +566,20 @@ namespace Weir
         /// <summary>Hash of hyper-parameters, tensor table and vocabulary; 0 with WEIR_MODEL_VOCAB_ONLY.</summary>
         public ulong Fingerprint { get; }
         /// <summary>general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite",
-        /// "olmo2", "glm4", "qwen2moe", "qwen3moe" or "gpt-oss". Lives as long as the model.</summary>
+        /// "olmo2", "glm4", "qwen2moe", "qwen3moe" or "gpt-oss".</summary>
         public string Architecture { get; }
-        /// <summary>general.name as one line of UTF-8, or ""; lives as long as the model.</summary>
+        /// <summary>general.name as one line of UTF-8, or "".</summary>
         public string Name { get; }
-        /// <summary>Type of most weights, such as "q8_0"; static.</summary>
+        /// <summary>Type of most weights, such as "q8_0".</summary>
         public string WeightType { get; }
-        /// <summary>"jinja" when the file has a chat template, which is run; "" when there is none. Static.</summary>
+        /// <summary>"jinja" when the file has a chat template, which is run; "" when there is none.</summary>
         public string ChatTemplate { get; }
-        /// <summary>Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model.</summary>
+        /// <summary>Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe".</summary>
         public string Tokenizer { get; }
         /// <summary>Bytes of the file in memory of the allocator hooks: all of them with WEIR_MODEL_COPY, 0 when it is
         /// mapped.</summary>
         public ulong CopiedBytes { get; }
-        /// <summary>Always "": every template is run itself. Static.</summary>
+        /// <summary>Always "": every template is run itself.</summary>
         public string ChatResembles { get; }
         /// <summary>Files that the model is in, at least 1; see weir_model_open.</summary>
         public uint PartCount { get; }
@@ -622,9 +621,9 @@ namespace Weir
         public ulong Bytes { get; }
         /// <summary>Where its bytes start in the file.</summary>
         public ulong FileOffset { get; }
-        /// <summary>NUL-terminated; lives as long as the model.</summary>
+        /// <summary>Its name in the file.</summary>
         public string Name { get; }
-        /// <summary>Such as "q8_0"; static.</summary>
+        /// <summary>Such as "q8_0".</summary>
         public string Type { get; }
         /// <summary>Which of the model's files it is in, 0 .. n_parts - 1.</summary>
         public uint Part { get; }
@@ -646,13 +645,12 @@ namespace Weir
     {
         /// <summary>WEIR_TOKEN_*.</summary>
         public TokenFlags Flags { get; }
-        /// <summary>As stored in the file, UTF-8, NUL-terminated; lives as long as the model.</summary>
+        /// <summary>As stored in the file, UTF-8.</summary>
         public string Text { get; }
         /// <summary>Score of SentencePiece vocabularies, else 0.</summary>
         public float Score { get; }
         /// <summary>What the token stands for in running text, a space where the text above has a sign for one. Any
-        /// bytes, perhaps part of a UTF-8 sequence, and no NUL after them. Of control and unknown tokens their text.
-        /// Lives as long as the model.</summary>
+        /// bytes, perhaps part of a UTF-8 sequence. Of control and unknown tokens their text.</summary>
         public byte[] Bytes { get; }
 
         internal TokenInfo(Native.weir_token_info* s)
@@ -698,20 +696,20 @@ namespace Weir
     /// weir_session_prompt say how large theirs are (weir_chat_options.message_bytes).</summary>
     public sealed unsafe partial class Message
     {
-        /// <summary>"system", "user" or "assistant", NUL-terminated. Also "tool" and "developer" where the template has
-        /// words for them.</summary>
+        /// <summary>"system", "user" or "assistant". Also "tool" and "developer" where the template has words for
+        /// them.</summary>
         public string Role { get; set; }
-        /// <summary>UTF-8. NULL with content_bytes 0: empty.</summary>
+        /// <summary>UTF-8. null with content_bytes 0: empty.</summary>
         public string Content { get; set; }
-        /// <summary>Of an answer: what the model thought before it, UTF-8 without tags; NULL: nothing. The template
+        /// <summary>Of an answer: what the model thought before it, UTF-8 without tags; null: nothing. The template
         /// decides whether it is kept: most leave out those of earlier turns.</summary>
         public string Thought { get; set; }
-        /// <summary>Of an answer: the calls in it, NUL-terminated JSON, a list of objects with "name", "arguments" (an
-        /// object) and perhaps "id", or as in OpenAI's API, with these two in "function". NULL: none.</summary>
+        /// <summary>Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and
+        /// perhaps "id", or as in OpenAI's API, with these two in "function". null: none.</summary>
         public string ToolCallsJson { get; set; }
-        /// <summary>Of a tool's result: the call that it answers, NUL-terminated; NULL: not said.</summary>
+        /// <summary>Of a tool's result: the call that it answers; null: not said.</summary>
         public string ToolCallId { get; set; }
-        /// <summary>Of a tool's result: the tool; else of who speaks; NUL-terminated; NULL: not said.</summary>
+        /// <summary>Of a tool's result: the tool; else of who speaks; null: not said.</summary>
         public string Name { get; set; }
 
         internal Native.weir_chat_message* ToNative(Arena a)
@@ -737,19 +735,19 @@ namespace Weir
     {
         /// <summary>WEIR_CHAT_*. Default 0.</summary>
         public ChatFlags Flags { get; set; }
-        /// <summary>Progress in bytes of the rendered text, and cancel, as in weir_tokenize_with; NULL (default) for
+        /// <summary>Progress in bytes of the rendered text, and cancel, as in weir_tokenize_with; null (default) for
         /// none.</summary>
         public Func<Progress, bool> Progress { get; set; }
-        /// <summary>A chat template (Jinja) to use instead of the file's, NUL-terminated, at most 2^18 bytes, or the
-        /// name of a built-in one: "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". NULL
-        /// (default): the file's.</summary>
+        /// <summary>A chat template (Jinja) to use instead of the file's, at most 2^18 bytes, or the name of a built-in
+        /// one: "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". null (default): the
+        /// file's.</summary>
         public string TemplateText { get; set; }
-        /// <summary>The tools that the model may call: a JSON list as in OpenAI's API, NUL-terminated. NULL (default):
-        /// none. WEIR_ERR_UNSUPPORTED where the template has no place for them.</summary>
+        /// <summary>The tools that the model may call: a JSON list as in OpenAI's API. null (default): none.
+        /// WEIR_ERR_UNSUPPORTED where the template has no place for them.</summary>
         public string ToolsJson { get; set; }
-        /// <summary>More variables of the template: a JSON object, such as {"enable_thinking": false}, NUL-terminated.
-        /// NULL (default): none. One that the template never reads is WEIR_ERR_NOT_FOUND, so that nothing is switched
-        /// off in vain.</summary>
+        /// <summary>More variables of the template: a JSON object, such as {"enable_thinking": false}. null (default):
+        /// none. One that the template never reads is WEIR_ERR_NOT_FOUND, so that nothing is switched off in
+        /// vain.</summary>
         public string VariablesJson { get; set; }
         /// <summary>What strftime_now sees, in seconds since 1970, as UTC; 0 (default): the time of the call.</summary>
         public long UnixTime { get; set; }
@@ -779,7 +777,7 @@ namespace Weir
     {
         /// <summary>WEIR_TOKENIZE_*. Default 0.</summary>
         public TokenizeFlags Flags { get; set; }
-        /// <summary>Progress and cancel, see weir_tokenize_with; NULL (default) for none.</summary>
+        /// <summary>Progress and cancel, see weir_tokenize_with; null (default) for none.</summary>
         public Func<Progress, bool> Progress { get; set; }
 
         internal Native.weir_tokenize_options* ToNative(Arena a)
@@ -848,7 +846,7 @@ namespace Weir
         /// for sure. Other policies that let pages go keep copies there, which no step reads, on the CPU only, and 0
         /// (default) keeps none.</summary>
         public ulong SpillBudgetBytes { get; set; }
-        /// <summary>"dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random",
+        /// <summary>"dense" (also null, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random",
         /// "arkvale", "psa", "lfps". Copied.</summary>
         public string Policy { get; set; }
         /// <summary>[n_policy_options] options of the policy, docs/policies.md. Copied; the file of heads_file is only
@@ -860,7 +858,7 @@ namespace Weir
         public ulong SpillRawBytes { get; set; }
         /// <summary>Path (UTF-8) of a file of spill_file_bytes for the pages that spill_budget_bytes have no room for.
         /// Nothing may be there: the file is created, and its name removed at once. Used while the session is created,
-        /// and for its forks: a relative one means the folder that is current in weir_session_create. NULL (default):
+        /// and for its forks: a relative one means the folder that is current in weir_session_create. null (default):
         /// no file.</summary>
         public string SpillPath { get; set; }
         /// <summary>Size of that file, reserved on the disk at once. 0 (default): no file.</summary>
@@ -1166,7 +1164,7 @@ namespace Weir
         public float PresencePenalty { get; set; }
         /// <summary>The same, as often as each is among them. Default 0.</summary>
         public float FrequencyPenalty { get; set; }
-        /// <summary>[n_bias], copied. NULL (default): none.</summary>
+        /// <summary>[n_bias], copied. null (default): none.</summary>
         public IDictionary<int, float> Bias { get; set; }
 
         internal Native.weir_sampling_options* ToNative(Arena a)
@@ -1227,12 +1225,11 @@ namespace Weir
         public uint Index { get; }
         /// <summary>Positions in the conversation before this token is appended.</summary>
         public uint TokenCount { get; }
-        /// <summary>Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid during the
-        /// call.</summary>
+        /// <summary>Text that is now complete, whole UTF-8 sequences, perhaps empty.</summary>
         public string Text { get; }
         /// <summary>As of weir_event.</summary>
         public float Logprob { get; }
-        /// <summary>As of weir_event; valid during the call.</summary>
+        /// <summary>As of weir_event.</summary>
         public IReadOnlyList<TokenLogprob> Top { get; }
 
         internal TokenEvent(Native.weir_token_event* s)
@@ -1253,12 +1250,12 @@ namespace Weir
         public GenerateFlags Flags { get; set; }
         /// <summary>Most tokens of this call; 0 (default): as many as the context holds.</summary>
         public uint MaxTokens { get; set; }
-        /// <summary>NULL (default): none.</summary>
+        /// <summary>null (default): none.</summary>
         public Func<TokenEvent, bool> OnToken { get; set; }
         /// <summary>[n_stop] texts of 1 to 256 bytes. The first that is complete ends the answer, wherever its tokens
         /// begin and end: its text is not shown, its tokens stay in the conversation, and text that may be the
         /// beginning of one is shown later, at the latest with the end of the call or answer. Only text counts that
-        /// would be shown, and of one call or one begun answer: for pieces of an answer use weir_session_next. NULL
+        /// would be shown, and of one call or one begun answer: for pieces of an answer use weir_session_next. null
         /// (default): none.</summary>
         public IList<string> Stop { get; set; }
         /// <summary>Events tell the log-probability of their token, and this many of the most probable tokens, 0..64. 0
@@ -1273,8 +1270,8 @@ namespace Weir
         /// (weir_chat_info.thought_end).</summary>
         public uint ThinkingBudget { get; set; }
         /// <summary>Text that is appended before the tag where a thought is ended early, also by
-        /// weir_session_finish_thinking: at most 1,024 bytes of UTF-8, NUL-terminated. Copied. Models often go on
-        /// thinking aloud without one. NULL (default): none. WEIR_ERR_UNSUPPORTED as above.</summary>
+        /// weir_session_finish_thinking: at most 1,024 bytes of UTF-8. Copied. Models often go on thinking aloud
+        /// without one. null (default): none. WEIR_ERR_UNSUPPORTED as above.</summary>
         public string ThinkingClose { get; set; }
 
         internal Native.weir_generate_options* ToNative(Arena a)
@@ -1336,14 +1333,13 @@ namespace Weir
         public int StopIndex { get; }
         /// <summary>WEIR_SEGMENT_*: what the text is part of, or without text what the token is.</summary>
         public Segment Segment { get; }
-        /// <summary>Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next
-        /// call.</summary>
+        /// <summary>Whole UTF-8 sequences, perhaps empty.</summary>
         public string Text { get; }
         /// <summary>Of a token: that of weir_logprob. NaN of other events and where n_top of the options is
         /// 0.</summary>
         public float Logprob { get; }
         /// <summary>[n_top], the most probable first, of equals the lower id; the token itself need not be among them.
-        /// NULL where n_top is 0. Valid until the session's next call.</summary>
+        /// null where n_top is 0.</summary>
         public IReadOnlyList<TokenLogprob> Top { get; }
 
         internal Event(Native.weir_event* s)
@@ -1368,9 +1364,9 @@ namespace Weir
         public PromptFlags Flags { get; set; }
         /// <summary>Positions to leave free for what follows. Default 0.</summary>
         public uint ReserveTokens { get; set; }
-        /// <summary>Progress in the tokens that are read, and cancel; NULL (default): none.</summary>
+        /// <summary>Progress in the tokens that are read, and cancel; null (default): none.</summary>
         public Func<Progress, bool> Progress { get; set; }
-        /// <summary>weir_session_prompt only: how messages are rendered; its progress must be NULL. NULL (default):
+        /// <summary>weir_session_prompt only: how messages are rendered; its progress must be null. null (default):
         /// WEIR_CHAT_ADD_ASSISTANT.</summary>
         public ChatOptions Chat { get; set; }
 

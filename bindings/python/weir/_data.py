@@ -31,7 +31,7 @@ class Status(Open):
     """Values of enum weir_status_code."""
 
     OK = 0
-    #: An argument is NULL, out of range or contradicts another.
+    #: An argument is None, out of range or contradicts another.
     INVALID_ARG = -1
     #: An allocator refused, or the machine has less than one allocation asks for.
     OUT_OF_MEMORY = -2
@@ -324,7 +324,7 @@ class WeirError(Exception):
 
 
 class InvalidArgError(WeirError):
-    """An argument is NULL, out of range or contradicts another."""
+    """An argument is None, out of range or contradicts another."""
     status = Status.INVALID_ARG
 
 
@@ -442,8 +442,7 @@ class LogLine(NamedTuple):
 
     #: WEIR_LOG_*.
     level: LogLevel
-    #: One line of UTF-8, NUL-terminated, at most 511 bytes; valid during the call. Escaped like the text of
-    #: weir_last_error.
+    #: One line of UTF-8, at most 511 bytes. Escaped like the text of weir_last_error.
     message: str
 
 
@@ -496,7 +495,7 @@ class DeviceInfo(NamedTuple):
     is_usable: bool
     #: All of its memory; of a processor the machine's, or what the container may use of it.
     memory_bytes: int
-    #: One line of UTF-8, NUL-terminated.
+    #: One line of UTF-8.
     name: str
     #: Likewise: the driver and its version; of the CPU the instruction set in use.
     driver: str
@@ -552,19 +551,19 @@ class ModelInfo(NamedTuple):
     #: Hash of hyper-parameters, tensor table and vocabulary; 0 with WEIR_MODEL_VOCAB_ONLY.
     fingerprint: int
     #: general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-    #: "glm4", "qwen2moe", "qwen3moe" or "gpt-oss". Lives as long as the model.
+    #: "glm4", "qwen2moe", "qwen3moe" or "gpt-oss".
     architecture: str
-    #: general.name as one line of UTF-8, or ""; lives as long as the model.
+    #: general.name as one line of UTF-8, or "".
     name: str
-    #: Type of most weights, such as "q8_0"; static.
+    #: Type of most weights, such as "q8_0".
     weight_type: str
-    #: "jinja" when the file has a chat template, which is run; "" when there is none. Static.
+    #: "jinja" when the file has a chat template, which is run; "" when there is none.
     chat_template: str
-    #: Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model.
+    #: Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe".
     tokenizer: str
     #: Bytes of the file in memory of the allocator hooks: all of them with WEIR_MODEL_COPY, 0 when it is mapped.
     copied_bytes: int
-    #: Always "": every template is run itself. Static.
+    #: Always "": every template is run itself.
     chat_resembles: str
     #: Files that the model is in, at least 1; see weir_model_open.
     n_parts: int
@@ -588,9 +587,9 @@ class TensorInfo(NamedTuple):
     bytes: int
     #: Where its bytes start in the file.
     file_offset: int
-    #: NUL-terminated; lives as long as the model.
+    #: Its name in the file.
     name: str
-    #: Such as "q8_0"; static.
+    #: Such as "q8_0".
     type: str
     #: Which of the model's files it is in, 0 .. n_parts - 1.
     part: int
@@ -606,13 +605,12 @@ class TokenInfo(NamedTuple):
 
     #: WEIR_TOKEN_*.
     flags: TokenFlags
-    #: As stored in the file, UTF-8, NUL-terminated; lives as long as the model.
+    #: As stored in the file, UTF-8.
     text: str
     #: Score of SentencePiece vocabularies, else 0.
     score: float
     #: What the token stands for in running text, a space where the text above has a sign for one. Any bytes, perhaps
-    #: part of a UTF-8 sequence, and no NUL after them. Of control and unknown tokens their text. Lives as long as the
-    #: model.
+    #: part of a UTF-8 sequence. Of control and unknown tokens their text.
     bytes: bytes
 
 
@@ -853,11 +851,11 @@ class TokenEvent(NamedTuple):
     index: int  # type: ignore[assignment]
     #: Positions in the conversation before this token is appended.
     n_tokens: int
-    #: Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid during the call.
+    #: Text that is now complete, whole UTF-8 sequences, perhaps empty.
     text: str
     #: As of weir_event.
     logprob: float
-    #: As of weir_event; valid during the call.
+    #: As of weir_event.
     top: Sequence[Logprob]
 
 
@@ -906,12 +904,12 @@ class Event(NamedTuple):
     stop_index: int
     #: WEIR_SEGMENT_*: what the text is part of, or without text what the token is.
     segment: Segment
-    #: Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next call.
+    #: Whole UTF-8 sequences, perhaps empty.
     text: str
     #: Of a token: that of weir_logprob. NaN of other events and where n_top of the options is 0.
     logprob: float
-    #: [n_top], the most probable first, of equals the lower id; the token itself need not be among them. NULL where
-    #: n_top is 0. Valid until the session's next call.
+    #: [n_top], the most probable first, of equals the lower id; the token itself need not be among them. None where
+    #: n_top is 0.
     top: Sequence[Logprob]
 
 
@@ -971,25 +969,25 @@ class RuntimeOptions:
     #: Threads that compute, the caller's included; 1..256. 0 (default): the cores that this process may use, at most
     #: the whole ones in its container's limit (at least 1).
     n_threads: int = 0
-    #: Allocator hook; NULL (default) for the system's. Set both hooks or neither.
+    #: Allocator hook; None (default) for the system's. Set both hooks or neither.
     alloc: Any = None
     #: Its counterpart.
     free: Any = None
-    #: Log hook; NULL (default) for none.
+    #: Log hook; None (default) for none.
     log: Optional[Callable[[LogLine], None]] = None
     #: Most detailed WEIR_LOG_* level wanted. Default WEIR_LOG_ERROR.
     log_level: int = LogLevel.ERROR
-    #: Folder of the backend modules (libweir_cuda.so). NULL (default): that of the library itself. A relative one
+    #: Folder of the backend modules (libweir_cuda.so). None (default): that of the library itself. A relative one
     #: means the folder that is current now. It is copied, and shorter than 1024 bytes, with the current folder if it
     #: is relative.
     backend_dir: Optional[Path] = None
-    #: Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); NULL (default): the backend's own. Set both hooks
+    #: Hook for device memory (WEIR_MEMORY_DEVICE, aligned to 256); None (default): the backend's own. Set both hooks
     #: or neither.
     device_alloc: Any = None
     #: Its counterpart.
     device_free: Any = None
     #: Which device WEIR_DEVICE_VULKAN is: its index (weir_device_info), or a part of its name, in any case of letters.
-    #: NULL (default): a discrete GPU before an integrated one before a virtual one before a driver that computes on
+    #: None (default): a discrete GPU before an integrated one before a virtual one before a driver that computes on
     #: the processor, of equals the one with most memory. It is copied, and shorter than 256 bytes. A session on it
     #: fails with WEIR_ERR_NOT_FOUND if there is no such device, and WEIR_ERR_INVALID_ARG if several have the name.
     #: Both list the devices. A process uses one device: a session on a second one fails with WEIR_ERR_UNSUPPORTED,
@@ -999,7 +997,7 @@ class RuntimeOptions:
     #: Vulkan's pipelines, one file for each device, up to 128 MiB. It is made when it is needed. It and the files must
     #: belong to the user and be writable by nobody else, and a link to the folder must be the user's own too. What is
     #: damaged or of another driver is written anew, and what cannot be read or written costs time and a log line,
-    #: never a session. So does a relative folder where the current one is gone. NULL (default): nothing is kept. It is
+    #: never a session. So does a relative folder where the current one is gone. None (default): nothing is kept. It is
     #: copied, made absolute, and shorter than 1024 bytes.
     cache_dir: Optional[Path] = None
 
@@ -1025,7 +1023,7 @@ class ModelOptions:
 
     #: WEIR_MODEL_*. Default 0.
     flags: int = ModelFlags(0)
-    #: Progress and cancel, see weir_model_open; NULL (default) for none.
+    #: Progress and cancel, see weir_model_open; None (default) for none.
     progress: Optional[Callable[[Progress], Optional[bool]]] = None
 
     def to_native(self) -> weir_model_options:
@@ -1042,20 +1040,19 @@ class Message:
     weir_session_prompt say how large theirs are (weir_chat_options.message_bytes).
     """
 
-    #: "system", "user" or "assistant", NUL-terminated. Also "tool" and "developer" where the template has words for
-    #: them.
+    #: "system", "user" or "assistant". Also "tool" and "developer" where the template has words for them.
     role: str
-    #: UTF-8. NULL with content_bytes 0: empty.
+    #: UTF-8. None with content_bytes 0: empty.
     content: Text = ""
-    #: Of an answer: what the model thought before it, UTF-8 without tags; NULL: nothing. The template decides whether
+    #: Of an answer: what the model thought before it, UTF-8 without tags; None: nothing. The template decides whether
     #: it is kept: most leave out those of earlier turns.
     thought: Optional[Text] = None
-    #: Of an answer: the calls in it, NUL-terminated JSON, a list of objects with "name", "arguments" (an object) and
-    #: perhaps "id", or as in OpenAI's API, with these two in "function". NULL: none.
+    #: Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
+    #: as in OpenAI's API, with these two in "function". None: none.
     tool_calls: Any = None
-    #: Of a tool's result: the call that it answers, NUL-terminated; NULL: not said.
+    #: Of a tool's result: the call that it answers; None: not said.
     tool_call_id: Optional[Text] = None
-    #: Of a tool's result: the tool; else of who speaks; NUL-terminated; NULL: not said.
+    #: Of a tool's result: the tool; else of who speaks; None: not said.
     name: Optional[Text] = None
 
     def to_native(self) -> weir_chat_message:
@@ -1075,18 +1072,16 @@ class ChatOptions:
 
     #: WEIR_CHAT_*. Default 0.
     flags: int = ChatFlags(0)
-    #: Progress in bytes of the rendered text, and cancel, as in weir_tokenize_with; NULL (default) for none.
+    #: Progress in bytes of the rendered text, and cancel, as in weir_tokenize_with; None (default) for none.
     progress: Optional[Callable[[Progress], Optional[bool]]] = None
-    #: A chat template (Jinja) to use instead of the file's, NUL-terminated, at most 2^18 bytes, or the name of a
-    #: built-in one: "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". NULL (default): the
-    #: file's.
+    #: A chat template (Jinja) to use instead of the file's, at most 2^18 bytes, or the name of a built-in one:
+    #: "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". None (default): the file's.
     template_text: Optional[Text] = None
-    #: The tools that the model may call: a JSON list as in OpenAI's API, NUL-terminated. NULL (default): none.
-    #: WEIR_ERR_UNSUPPORTED where the template has no place for them.
+    #: The tools that the model may call: a JSON list as in OpenAI's API. None (default): none. WEIR_ERR_UNSUPPORTED
+    #: where the template has no place for them.
     tools: Any = None
-    #: More variables of the template: a JSON object, such as {"enable_thinking": false}, NUL-terminated. NULL
-    #: (default): none. One that the template never reads is WEIR_ERR_NOT_FOUND, so that nothing is switched off in
-    #: vain.
+    #: More variables of the template: a JSON object, such as {"enable_thinking": false}. None (default): none. One
+    #: that the template never reads is WEIR_ERR_NOT_FOUND, so that nothing is switched off in vain.
     variables: Any = None
     #: What strftime_now sees, in seconds since 1970, as UTC; 0 (default): the time of the call.
     unix_time: int = 0
@@ -1110,7 +1105,7 @@ class TokenizeOptions:
 
     #: WEIR_TOKENIZE_*. Default 0.
     flags: int = TokenizeFlags(0)
-    #: Progress and cancel, see weir_tokenize_with; NULL (default) for none.
+    #: Progress and cancel, see weir_tokenize_with; None (default) for none.
     progress: Optional[Callable[[Progress], Optional[bool]]] = None
 
     def to_native(self) -> weir_tokenize_options:
@@ -1150,7 +1145,7 @@ class SessionOptions:
     #: machine, or of the container's limit. spill_tokens of the plan says what is held for sure. Other policies that
     #: let pages go keep copies there, which no step reads, on the CPU only, and 0 (default) keeps none.
     spill_budget_bytes: int = 0
-    #: "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
+    #: "dense" (also None, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
     #: "lfps". Copied.
     policy: Optional[Text] = None
     #: [n_policy_options] options of the policy, docs/policies.md. Copied; the file of heads_file is only read in the
@@ -1162,7 +1157,7 @@ class SessionOptions:
     spill_raw_bytes: int = 0
     #: Path (UTF-8) of a file of spill_file_bytes for the pages that spill_budget_bytes have no room for. Nothing may
     #: be there: the file is created, and its name removed at once. Used while the session is created, and for its
-    #: forks: a relative one means the folder that is current in weir_session_create. NULL (default): no file.
+    #: forks: a relative one means the folder that is current in weir_session_create. None (default): no file.
     spill_path: Optional[Path] = None
     #: Size of that file, reserved on the disk at once. 0 (default): no file.
     spill_file_bytes: int = 0
@@ -1215,7 +1210,7 @@ class SamplingOptions:
     presence_penalty: float = 0.0
     #: The same, as often as each is among them. Default 0.
     frequency_penalty: float = 0.0
-    #: [n_bias], copied. NULL (default): none.
+    #: [n_bias], copied. None (default): none.
     bias: Mapping[int, float] = field(default_factory=dict)
 
     def to_native(self) -> weir_sampling_options:
@@ -1242,12 +1237,12 @@ class GenerateOptions:
     flags: int = GenerateFlags(0)
     #: Most tokens of this call; 0 (default): as many as the context holds.
     max_tokens: int = 0
-    #: NULL (default): none.
+    #: None (default): none.
     on_token: Optional[Callable[[TokenEvent], Optional[bool]]] = None
     #: [n_stop] texts of 1 to 256 bytes. The first that is complete ends the answer, wherever its tokens begin and end:
     #: its text is not shown, its tokens stay in the conversation, and text that may be the beginning of one is shown
     #: later, at the latest with the end of the call or answer. Only text counts that would be shown, and of one call
-    #: or one begun answer: for pieces of an answer use weir_session_next. NULL (default): none.
+    #: or one begun answer: for pieces of an answer use weir_session_next. None (default): none.
     stop: Sequence[Text] = ()
     #: Events tell the log-probability of their token, and this many of the most probable tokens, 0..64. 0 (default):
     #: neither. A GPU sends these and sums, not all logits.
@@ -1259,8 +1254,8 @@ class GenerateOptions:
     #: (default): no limit. WEIR_ERR_UNSUPPORTED where the model has no tags of thoughts (weir_chat_info.thought_end).
     thinking_budget: int = 0
     #: Text that is appended before the tag where a thought is ended early, also by weir_session_finish_thinking: at
-    #: most 1,024 bytes of UTF-8, NUL-terminated. Copied. Models often go on thinking aloud without one. NULL
-    #: (default): none. WEIR_ERR_UNSUPPORTED as above.
+    #: most 1,024 bytes of UTF-8. Copied. Models often go on thinking aloud without one. None (default): none.
+    #: WEIR_ERR_UNSUPPORTED as above.
     thinking_close: Optional[Text] = None
 
     def to_native(self) -> weir_generate_options:
@@ -1285,9 +1280,9 @@ class PromptOptions:
     flags: int = PromptFlags(0)
     #: Positions to leave free for what follows. Default 0.
     reserve_tokens: int = 0
-    #: Progress in the tokens that are read, and cancel; NULL (default): none.
+    #: Progress in the tokens that are read, and cancel; None (default): none.
     progress: Optional[Callable[[Progress], Optional[bool]]] = None
-    #: weir_session_prompt only: how messages are rendered; its progress must be NULL. NULL (default):
+    #: weir_session_prompt only: how messages are rendered; its progress must be None. None (default):
     #: WEIR_CHAT_ADD_ASSISTANT.
     chat: Optional[ChatOptions] = None
 

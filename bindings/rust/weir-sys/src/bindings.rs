@@ -607,7 +607,7 @@ structures! {
         bytes: u64,
         /// Where its bytes start in the file.
         file_offset: u64,
-        /// NUL-terminated; lives as long as the model.
+        /// Its name in the file, NUL-terminated; lives as long as the model.
         name: *const c_char,
         /// Such as "`q8_0`"; static.
         r#type: *const c_char,

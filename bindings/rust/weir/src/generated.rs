@@ -58,7 +58,7 @@ impl RuntimeOptions {
         self.raw.n_threads = n_threads;
         self
     }
-    /// Folder of the backend modules (`libweir_cuda.so`). NULL (default): that of the library itself. A relative one
+    /// Folder of the backend modules (`libweir_cuda.so`). None (default): that of the library itself. A relative one
     /// means the folder that is current now. It is copied, and shorter than 1024 bytes, with the current folder if it
     /// is relative.
     pub fn backend_dir(mut self, backend_dir: impl Into<Vec<u8>>) -> Self {
@@ -66,7 +66,7 @@ impl RuntimeOptions {
         self
     }
     /// Which device [`WEIR_DEVICE_VULKAN`](sys::WEIR_DEVICE_VULKAN) is: its index
-    /// ([`weir_device_info`](sys::weir_device_info)), or a part of its name, in any case of letters. NULL (default): a
+    /// ([`weir_device_info`](sys::weir_device_info)), or a part of its name, in any case of letters. None (default): a
     /// discrete GPU before an integrated one before a virtual one before a driver that computes on the processor, of
     /// equals the one with most memory. It is copied, and shorter than 256 bytes. A session on it fails with
     /// [`WEIR_ERR_NOT_FOUND`](sys::WEIR_ERR_NOT_FOUND) if there is no such device, and
@@ -81,7 +81,7 @@ impl RuntimeOptions {
     /// Vulkan's pipelines, one file for each device, up to 128 MiB. It is made when it is needed. It and the files must
     /// belong to the user and be writable by nobody else, and a link to the folder must be the user's own too. What is
     /// damaged or of another driver is written anew, and what cannot be read or written costs time and a log line,
-    /// never a session. So does a relative folder where the current one is gone. NULL (default): nothing is kept. It is
+    /// never a session. So does a relative folder where the current one is gone. None (default): nothing is kept. It is
     /// copied, made absolute, and shorter than 1024 bytes.
     pub fn cache_dir(mut self, cache_dir: impl Into<Vec<u8>>) -> Self {
         self.raw.cache_dir = self.texts.keep("cache_dir", cache_dir);
@@ -231,22 +231,21 @@ impl ChatOptions {
         set_bits(&mut self.raw.flags, sys::WEIR_CHAT_CONTINUE_LAST, is_set);
         self
     }
-    /// A chat template (Jinja) to use instead of the file's, NUL-terminated, at most 2^18 bytes, or the name of a
-    /// built-in one: "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". NULL (default): the
-    /// file's.
+    /// A chat template (Jinja) to use instead of the file's, at most 2^18 bytes, or the name of a built-in one:
+    /// "chatml", "llama3", "mistral", "gemma", "granite", "glm4" or "harmony". None (default): the file's.
     pub fn template_text(mut self, template_text: impl Into<Vec<u8>>) -> Self {
         self.raw.template_text = self.texts.keep("template_text", template_text);
         self
     }
-    /// The tools that the model may call: a JSON list as in OpenAI's API, NUL-terminated. NULL (default): none.
+    /// The tools that the model may call: a JSON list as in OpenAI's API. None (default): none.
     /// [`WEIR_ERR_UNSUPPORTED`](sys::WEIR_ERR_UNSUPPORTED) where the template has no place for them.
     pub fn tools_json(mut self, tools_json: impl Into<Vec<u8>>) -> Self {
         self.raw.tools_json = self.texts.keep("tools_json", tools_json);
         self
     }
-    /// More variables of the template: a JSON object, such as {"`enable_thinking`": false}, NUL-terminated. NULL
-    /// (default): none. One that the template never reads is [`WEIR_ERR_NOT_FOUND`](sys::WEIR_ERR_NOT_FOUND), so that
-    /// nothing is switched off in vain.
+    /// More variables of the template: a JSON object, such as {"`enable_thinking`": false}. None (default): none. One
+    /// that the template never reads is [`WEIR_ERR_NOT_FOUND`](sys::WEIR_ERR_NOT_FOUND), so that nothing is switched
+    /// off in vain.
     pub fn variables_json(mut self, variables_json: impl Into<Vec<u8>>) -> Self {
         self.raw.variables_json = self.texts.keep("variables_json", variables_json);
         self
@@ -345,7 +344,7 @@ impl SessionOptions {
         self.raw.spill_budget_bytes = spill_budget_bytes;
         self
     }
-    /// "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
+    /// "dense" (also None, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
     /// "lfps". Copied.
     pub fn policy(mut self, policy: impl Into<Vec<u8>>) -> Self {
         self.raw.policy = self.texts.keep("policy", policy);
@@ -361,7 +360,7 @@ impl SessionOptions {
     /// Path (UTF-8) of a file of `spill_file_bytes` for the pages that `spill_budget_bytes` have no room for. Nothing
     /// may be there: the file is created, and its name removed at once. Used while the session is created, and for its
     /// forks: a relative one means the folder that is current in [`weir_session_create`](sys::weir_session_create).
-    /// NULL (default): no file.
+    /// None (default): no file.
     pub fn spill_path(mut self, spill_path: impl Into<Vec<u8>>) -> Self {
         self.raw.spill_path = self.texts.keep("spill_path", spill_path);
         self
@@ -534,8 +533,8 @@ impl GenerateOptions {
         self
     }
     /// Text that is appended before the tag where a thought is ended early, also by
-    /// [`weir_session_finish_thinking`](sys::weir_session_finish_thinking): at most 1,024 bytes of UTF-8,
-    /// NUL-terminated. Copied. Models often go on thinking aloud without one. NULL (default): none.
+    /// [`weir_session_finish_thinking`](sys::weir_session_finish_thinking): at most 1,024 bytes of UTF-8. Copied.
+    /// Models often go on thinking aloud without one. None (default): none.
     /// [`WEIR_ERR_UNSUPPORTED`](sys::WEIR_ERR_UNSUPPORTED) as above.
     pub fn thinking_close(mut self, thinking_close: impl Into<Vec<u8>>) -> Self {
         self.raw.thinking_close = self.texts.keep("thinking_close", thinking_close);
@@ -673,23 +672,23 @@ impl<'a> ModelInfo<'a> {
         self.0.fingerprint
     }
     /// general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-    /// "glm4", "qwen2moe", "qwen3moe" or "gpt-oss". Lives as long as the model.
+    /// "glm4", "qwen2moe", "qwen3moe" or "gpt-oss".
     pub fn architecture(&self) -> Cow<'a, str> {
         unsafe { text(self.0.architecture) }
     }
-    /// general.name as one line of UTF-8, or ""; lives as long as the model.
+    /// general.name as one line of UTF-8, or "".
     pub fn name(&self) -> Cow<'a, str> {
         unsafe { text(self.0.name) }
     }
-    /// Type of most weights, such as "`q8_0`"; static.
+    /// Type of most weights, such as "`q8_0`".
     pub fn weight_type(&self) -> Cow<'a, str> {
         unsafe { text(self.0.weight_type) }
     }
-    /// "jinja" when the file has a chat template, which is run; "" when there is none. Static.
+    /// "jinja" when the file has a chat template, which is run; "" when there is none.
     pub fn chat_template(&self) -> Cow<'a, str> {
         unsafe { text(self.0.chat_template) }
     }
-    /// Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe"; lives as long as the model.
+    /// Tokenizer kind and pre-tokenizer, such as "gpt2/llama-bpe".
     pub fn tokenizer(&self) -> Cow<'a, str> {
         unsafe { text(self.0.tokenizer) }
     }
@@ -732,11 +731,11 @@ impl<'a> TensorInfo<'a> {
     pub fn file_offset(&self) -> u64 {
         self.0.file_offset
     }
-    /// NUL-terminated; lives as long as the model.
+    /// Its name in the file.
     pub fn name(&self) -> Cow<'a, str> {
         unsafe { text(self.0.name) }
     }
-    /// Such as "`q8_0`"; static.
+    /// Such as "`q8_0`".
     pub fn r#type(&self) -> Cow<'a, str> {
         unsafe { text(self.0.r#type) }
     }
@@ -762,7 +761,7 @@ impl<'a> TokenInfo<'a> {
     pub fn flags(&self) -> TokenFlags {
         TokenFlags(self.0.flags)
     }
-    /// As stored in the file, UTF-8, NUL-terminated; lives as long as the model.
+    /// As stored in the file, UTF-8.
     pub fn text(&self) -> &'a [u8] {
         unsafe { slice(self.0.text.cast(), self.0.text_bytes) }
     }
@@ -771,8 +770,7 @@ impl<'a> TokenInfo<'a> {
         self.0.score
     }
     /// What the token stands for in running text, a space where the text above has a sign for one. Any bytes, perhaps
-    /// part of a UTF-8 sequence, and no NUL after them. Of control and unknown tokens their text. Lives as long as the
-    /// model.
+    /// part of a UTF-8 sequence. Of control and unknown tokens their text.
     pub fn bytes(&self) -> &'a [u8] {
         unsafe { slice(self.0.bytes.cast(), self.0.n_bytes) }
     }
@@ -842,7 +840,7 @@ impl<'a> DeviceInfo<'a> {
     pub fn memory_bytes(&self) -> u64 {
         self.0.memory_bytes
     }
-    /// One line of UTF-8, NUL-terminated.
+    /// One line of UTF-8.
     pub fn name(&self) -> Cow<'_, str> {
         unsafe { text(self.0.name.as_ptr()) }
     }
@@ -880,7 +878,7 @@ impl<'a> TokenEvent<'a> {
     pub fn n_tokens(&self) -> u32 {
         self.0.n_tokens
     }
-    /// Text that is now complete, whole UTF-8 sequences, NUL-terminated, perhaps empty; valid during the call.
+    /// Text that is now complete, whole UTF-8 sequences, perhaps empty.
     pub fn text(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(unsafe { slice(self.0.text.cast(), self.0.text_bytes) })
     }
@@ -888,7 +886,7 @@ impl<'a> TokenEvent<'a> {
     pub fn logprob(&self) -> f32 {
         self.0.logprob
     }
-    /// As of [`weir_event`](sys::weir_event); valid during the call.
+    /// As of [`weir_event`](sys::weir_event).
     pub fn top(&self) -> &'a [LogProb] {
         unsafe { slice(self.0.top, self.0.n_top.into()) }
     }
@@ -900,20 +898,19 @@ impl<'a> TokenEvent<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
-    /// "system", "user" or "assistant", NUL-terminated. Also "tool" and "developer" where the template has words for
-    /// them.
+    /// "system", "user" or "assistant". Also "tool" and "developer" where the template has words for them.
     pub role: String,
-    /// UTF-8. NULL with `content_bytes` 0: empty.
+    /// UTF-8. None with `content_bytes` 0: empty.
     pub content: String,
-    /// Of an answer: what the model thought before it, UTF-8 without tags; NULL: nothing. The template decides whether
+    /// Of an answer: what the model thought before it, UTF-8 without tags; None: nothing. The template decides whether
     /// it is kept: most leave out those of earlier turns.
     pub thought: Option<String>,
-    /// Of an answer: the calls in it, NUL-terminated JSON, a list of objects with "name", "arguments" (an object) and
-    /// perhaps "id", or as in OpenAI's API, with these two in "function". NULL: none.
+    /// Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
+    /// as in OpenAI's API, with these two in "function". None: none.
     pub tool_calls_json: Option<String>,
-    /// Of a tool's result: the call that it answers, NUL-terminated; NULL: not said.
+    /// Of a tool's result: the call that it answers; None: not said.
     pub tool_call_id: Option<String>,
-    /// Of a tool's result: the tool; else of who speaks; NUL-terminated; NULL: not said.
+    /// Of a tool's result: the tool; else of who speaks; None: not said.
     pub name: Option<String>,
 }
 impl Message {
@@ -967,8 +964,8 @@ pub struct Event {
     /// Of a token: that of [`weir_logprob`](sys::weir_logprob). NaN of other events and where `n_top` of the options is
     /// 0.
     pub logprob: f32,
-    /// \[`n_top`\], the most probable first, of equals the lower id; the token itself need not be among them. NULL
-    /// where `n_top` is 0. Valid until the session's next call.
+    /// \[`n_top`\], the most probable first, of equals the lower id; the token itself need not be among them. None
+    /// where `n_top` is 0.
     pub top: Vec<LogProb>,
 }
 impl Event {
@@ -988,7 +985,7 @@ impl Event {
             top: unsafe { slice(raw.top, raw.n_top.into()) }.to_vec(),
         }
     }
-    /// Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next call.
+    /// Whole UTF-8 sequences, perhaps empty.
     pub fn text(&self) -> &str {
         self.text.get()
     }
@@ -1062,34 +1059,23 @@ impl Cancel {
 
 impl Runtime {
     /// Memory that the runtime and everything made from it have allocated, on the host and on devices. Mapped model
-    /// files are not included, copied ones are.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
-    /// ```
+    /// files are not included, copied ones are. See [`weir_runtime_memory`](sys::weir_runtime_memory).
     pub fn memory(&self) -> Result<RuntimeMemory> {
         get(|out| unsafe { sys::weir_runtime_memory(self.0.raw, out) })
     }
-    /// Number of threads that compute, the caller's included.
+    /// Number of threads that compute, the caller's included. See
+    /// [`weir_runtime_thread_count`](sys::weir_runtime_thread_count).
     pub fn thread_count(&self) -> u32 {
         unsafe { sys::weir_runtime_thread_count(self.0.raw) }
     }
-    /// Name of the CPU instruction set in use, such as "`AVX3_DL`" or "NEON".
+    /// Name of the CPU instruction set in use, such as "`AVX3_DL`" or "NEON". See
+    /// [`weir_runtime_cpu_target`](sys::weir_runtime_cpu_target).
     pub fn cpu_target(&self) -> Cow<'static, str> {
         unsafe { text(sys::weir_runtime_cpu_target(self.0.raw)) }
     }
     /// The devices of this machine, usable or not: the CPU, then those of CUDA and of Vulkan, by index. Opens none. The
     /// modules of both backends are loaded; the devices of one that is missing or finds no driver are not in the list,
-    /// and an information line of the log says why.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG       NULL, or a struct_size that is bad or no multiple of 8; nothing written
-    /// WEIR_ERR_BUFFER_TOO_SMALL  n_devices is set, devices untouched
-    /// ```
+    /// and an information line of the log says why. See [`weir_runtime_devices`](sys::weir_runtime_devices).
     pub fn devices(&self) -> Result<Vec<DeviceInfo<'static>>> {
         let devices = list(8, |out: *mut sys::weir_device_info, room, n| unsafe {
             out.write(Default::default());
@@ -1097,26 +1083,8 @@ impl Runtime {
         })?;
         Ok(devices.into_iter().map(|device| unsafe { DeviceInfo::new(device) }).collect())
     }
-    /// Render a chat template, given as text, with any variables: to look at, and to try out templates.
-    ///
-    /// Templates are Jinja, as Python's jinja2 runs it for chat templates: `trim_blocks`, `lstrip_blocks`, loop
-    /// controls, an immutable sandbox, `raise_exception`, `strftime_now`, tojson without HTML escapes, {% generation
-    /// %}. Usual variables are "messages", "tools", "`add_generation_prompt`", "`bos_token`" and "`eos_token`". As with
-    /// [`weir_chat_render`](sys::weir_chat_render), text of a message may look like control tokens in the result.
-    ///
-    /// A template cannot run for ever: beyond fixed limits of steps, depth, memory and text it is refused.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG       NULL pointer, variables_json is no JSON object, or the template refuses these
-    ///                            variables (raise_exception): the message has its line and words
-    /// WEIR_ERR_FORMAT            the template is wrong, or goes wrong with these variables; the message has its
-    ///                            line
-    /// WEIR_ERR_UNSUPPORTED       it goes beyond a limit; the message has the line
-    /// WEIR_ERR_BUFFER_TOO_SMALL  text_bytes is set
-    /// WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
-    /// ```
+    /// Render a chat template, given as text, with any variables: to look at, and to try out templates. See
+    /// [`weir_template_render`](sys::weir_template_render).
     pub fn render_template(
         &self,
         template_text: impl AsRef<[u8]>,
@@ -1130,16 +1098,19 @@ impl Runtime {
                 variables_json.as_ptr().cast(), variables_json.len() as u64, unix_time, out.cast(), room, n)
         }).map(utf8)
     }
-    /// Name of policy number `index`, such as "raas": the values of `weir_session_options.policy`.
+    /// Name of policy number `index`, such as "raas": the values of `weir_session_options.policy`. See
+    /// [`weir_policy_name`](sys::weir_policy_name).
     pub fn policies(&self) -> Vec<Cow<'static, str>> {
         names(|index| unsafe { sys::weir_policy_name(index) })
     }
     /// Name of preset number `index`, such as "reason-fixed": the names that
-    /// [`weir_session_options_preset`](sys::weir_session_options_preset) takes.
+    /// [`weir_session_options_preset`](sys::weir_session_options_preset) takes. See
+    /// [`weir_preset_name`](sys::weir_preset_name).
     pub fn presets(&self) -> Vec<Cow<'static, str>> {
         names(|index| unsafe { sys::weir_preset_name(index) })
     }
-    /// Name of weight type number `index`, such as "`q8_0`": the types of tensors that this build computes with.
+    /// Name of weight type number `index`, such as "`q8_0`": the types of tensors that this build computes with. See
+    /// [`weir_weight_type_name`](sys::weir_weight_type_name).
     pub fn weight_types(&self) -> Vec<Cow<'static, str>> {
         names(|index| unsafe { sys::weir_weight_type_name(index) })
     }
@@ -1148,61 +1119,35 @@ impl Runtime {
 impl Cancel {
     /// Stop the calls of the sessions that look at it, as [`weir_session_cancel`](sys::weir_session_cancel) stops them,
     /// those that run and all later ones until [`weir_cancel_clear`](sys::weir_cancel_clear): a call that ends because
-    /// of it does not clear it, as it may serve several sessions.
+    /// of it does not clear it, as it may serve several sessions. See [`weir_cancel_set`](sys::weir_cancel_set).
     pub fn set(&self) {
         unsafe { sys::weir_cancel_set(self.0.raw) }
     }
     /// Let the calls of these sessions go on. As with [`weir_session_clear_cancel`](sys::weir_session_clear_cancel),
     /// whoever takes the clicks on a Stop button calls it when a new turn begins, before the thread that computes gets
-    /// the turn.
+    /// the turn. See [`weir_cancel_clear`](sys::weir_cancel_clear).
     pub fn clear(&self) {
         unsafe { sys::weir_cancel_clear(self.0.raw) }
     }
 }
 
 impl Model {
-    /// Facts about the model.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
-    /// ```
+    /// Facts about the model. See [`weir_model_get_info`](sys::weir_model_get_info).
     pub fn info(&self) -> Result<ModelInfo<'_>> {
         get(|out| unsafe { sys::weir_model_get_info(self.0.raw, out) }).map(|raw| unsafe { ModelInfo::new(raw) })
     }
-    /// Describe tensor number `index` in file order.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL, a bad struct_size or index; nothing written
-    /// ```
+    /// Describe tensor number `index` in file order. See [`weir_model_tensor_info`](sys::weir_model_tensor_info).
     pub fn tensor(&self, index: u32) -> Result<TensorInfo<'_>> {
         get(|out| unsafe { sys::weir_model_tensor_info(self.0.raw, index, out) }).map(|raw| unsafe {
             TensorInfo::new(raw)
         })
     }
-    /// Number of metadata keys in the file.
+    /// Number of metadata keys in the file. See [`weir_model_metadata_count`](sys::weir_model_metadata_count).
     pub fn metadata_count(&self) -> u32 {
         unsafe { sys::weir_model_metadata_count(self.0.raw) }
     }
-    /// Turn text into tokens, as [`weir_tokenize`](sys::weir_tokenize) does, and tell how far it is.
-    ///
-    /// The progress callback is called with 0 bytes done, about every 64 KiB of work, and when all is done. It may be
-    /// told the same number again, where a long word is looked at more than once. Any status but
-    /// [`WEIR_OK`](sys::WEIR_OK) stops the call.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG       NULL pointer, bad struct_size, unknown flag, text too long
-    /// WEIR_ERR_BUFFER_TOO_SMALL  n_tokens is set, tokens untouched
-    /// WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token
-    /// WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
-    /// WEIR_ERR_CANCELLED         the callback refused or threw; nothing written
-    /// WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
-    /// ```
+    /// Turn text into tokens, as [`weir_tokenize`](sys::weir_tokenize) does, and tell how far it is. See
+    /// [`weir_tokenize_with`](sys::weir_tokenize_with).
     pub fn tokenize(&self, text: impl AsRef<[u8]>, options: &TokenizeOptions) -> Result<Vec<Token>> {
         let text = text.as_ref();
         let options = options.ready()?;
@@ -1210,96 +1155,27 @@ impl Model {
             sys::weir_tokenize_with(self.0.raw, text.as_ptr().cast(), text.len() as u64, &options, out, room, n)
         })
     }
-    /// Turn tokens into the bytes they stand for.
-    ///
-    /// Token by token the result can be cut inside a UTF-8 sequence; use a [`weir_detokenizer`](sys::weir_detokenizer)
-    /// for streaming.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG       NULL pointer, unknown flag, id out of range
-    /// WEIR_ERR_BUFFER_TOO_SMALL  text_bytes is set
-    /// WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
-    /// ```
+    /// Turn tokens into the bytes they stand for. See [`weir_detokenize`](sys::weir_detokenize).
     pub fn detokenize(&self, tokens: &[Token], flags: DetokenizeFlags) -> Result<Vec<u8>> {
         list(8 * tokens.len(), |out: *mut u8, room, n| unsafe {
             sys::weir_detokenize(self.0.raw, tokens.as_ptr(), tokens.len() as u64, flags.0, out.cast(), room, n)
         })
     }
-    /// Describe one token.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, id out of range; nothing written
-    /// WEIR_ERR_STATE        the model was opened with WEIR_MODEL_DESCRIBE_ONLY
-    /// ```
+    /// Describe one token. See [`weir_token_get_info`](sys::weir_token_get_info).
     pub fn token(&self, token: Token) -> Result<TokenInfo<'_>> {
         get(|out| unsafe { sys::weir_token_get_info(self.0.raw, token, out) }).map(|raw| unsafe { TokenInfo::new(raw) })
     }
-    /// The special tokens of a model.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
-    /// WEIR_ERR_STATE        the model was opened with WEIR_MODEL_DESCRIBE_ONLY
-    /// ```
+    /// The special tokens of a model. See [`weir_model_special_tokens`](sys::weir_model_special_tokens).
     pub fn special_tokens(&self) -> Result<SpecialTokens> {
         get(|out| unsafe { sys::weir_model_special_tokens(self.0.raw, out) })
     }
-    /// What the chat template of a model can do. Tags that it does not have are looked for in the vocabulary.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG    NULL or a bad struct_size; nothing written
-    /// WEIR_ERR_STATE          the model was opened with WEIR_MODEL_DESCRIBE_ONLY
-    /// WEIR_ERR_OUT_OF_MEMORY  an allocation was refused
-    /// ```
+    /// What the chat template of a model can do. Tags that it does not have are looked for in the vocabulary. See
+    /// [`weir_model_chat_info`](sys::weir_model_chat_info).
     pub fn chat_info(&self) -> Result<ChatInfo<'_>> {
         get(|out| unsafe { sys::weir_model_chat_info(self.0.raw, out) }).map(|raw| unsafe { ChatInfo::new(raw) })
     }
     /// Turn a conversation into tokens as the chat template of the model's file does: what to prefill before an answer.
-    ///
-    /// The template is run itself, as by [`weir_template_render`](sys::weir_template_render), with the date of the
-    /// call. A file without one is [`WEIR_ERR_UNSUPPORTED`](sys::WEIR_ERR_UNSUPPORTED), unless
-    /// `weir_chat_options.template_text` gives a template.
-    ///
-    /// Only the template's own text becomes control tokens. Text of messages never does, whatever it holds: a user who
-    /// writes "\<|`im_end`|\>" has written ten characters. Where a template marks turns with ordinary text, as those of
-    /// Llama 2 and older Mistral models do ("\[INST\]", "User:"), a message can still imitate these marks.
-    ///
-    /// Exactly, no control, unknown or user-defined token is recognised in a message, but for user-defined ones of
-    /// letters, digits and white space (some vocabularies have such for runs of spaces) that the template does not use,
-    /// or that merging gives from ordinary text. An answer (role "assistant") that begins with "\<think\>" is the one
-    /// exception: this mark and the next "\</think\>" are tokens, as they were when the model wrote them. What the file
-    /// classes as ordinary text is ordinary text everywhere.
-    ///
-    /// For messages without such texts the ids are those of [`weir_chat_render`](sys::weir_chat_render) and
-    /// [`weir_tokenize`](sys::weir_tokenize) with [`WEIR_TOKENIZE_SPECIAL`](sys::WEIR_TOKENIZE_SPECIAL).
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG       NULL pointer, bad struct_size, message_bytes or flags, unknown role, an order of
-    ///                            roles that the template cannot have, JSON that is none, fields of a message that
-    ///                            its role does not have, or 2^31 bytes of text and more
-    /// WEIR_ERR_UNSUPPORTED       the file has no chat template, or one that cannot be run within the limits of
-    ///                            weir_template_render; one without tools, or without the role of a message; or
-    ///                            with WEIR_CHAT_CONTINUE and WEIR_CHAT_CONTINUE_LAST one that does not write
-    ///                            answers as they are. Or a field of the options or of a message is set that this
-    ///                            version does not know
-    /// WEIR_ERR_NOT_FOUND         the template never reads a variable of variables_json: the message names it
-    /// WEIR_ERR_BUFFER_TOO_SMALL  n_tokens is set, tokens untouched
-    /// WEIR_ERR_FORMAT            the vocabulary has no token for a part of the text and no unknown token; or the
-    ///                            file's template is wrong, or goes wrong with these messages: the message has its
-    ///                            line
-    /// WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
-    /// WEIR_ERR_CANCELLED         the progress callback refused or threw; nothing written
-    /// WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
-    /// ```
+    /// See [`weir_chat_tokenize`](sys::weir_chat_tokenize).
     pub fn chat_tokenize(&self, messages: &[Message], options: &ChatOptions) -> Result<Vec<Token>> {
         let (messages, _texts) = raw_messages(messages)?;
         let options = options.ready()?;
@@ -1307,23 +1183,8 @@ impl Model {
             sys::weir_chat_tokenize(self.0.raw, messages.as_ptr(), messages.len() as u64, &options, out, room, n)
         })
     }
-    /// Render a conversation as the chat template of the model's file does, as text to look at.
-    ///
-    /// Use [`weir_chat_tokenize`](sys::weir_chat_tokenize) to feed a session. Rendering and then tokenizing with
-    /// [`WEIR_TOKENIZE_SPECIAL`](sys::WEIR_TOKENIZE_SPECIAL) lets anybody whose text is in a message forge turns:
-    /// "\<|`im_end`|\>" in it ends the turn, and what follows can be a system message of his own.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG, WEIR_ERR_UNSUPPORTED, WEIR_ERR_NOT_FOUND
-    ///                            as of weir_chat_tokenize
-    /// WEIR_ERR_FORMAT            the template is wrong, or goes wrong with these messages: the message has the
-    ///                            line
-    /// WEIR_ERR_BUFFER_TOO_SMALL  text_bytes is set
-    /// WEIR_ERR_OUT_OF_MEMORY     an allocation was refused
-    /// WEIR_ERR_STATE             the model was opened with WEIR_MODEL_DESCRIBE_ONLY
-    /// ```
+    /// Render a conversation as the chat template of the model's file does, as text to look at. See
+    /// [`weir_chat_render_with`](sys::weir_chat_render_with).
     pub fn chat_render(&self, messages: &[Message], options: &ChatOptions) -> Result<String> {
         let (messages, _texts) = raw_messages(messages)?;
         let options = options.ready()?;
@@ -1332,73 +1193,19 @@ impl Model {
                 room, n)
         }).map(utf8)
     }
-    /// Compute the exact number of bytes that a session with these options takes. Allocates nothing from the hooks.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL, a bad struct_size, an option out of range or contradicting another; or several
-    ///                       devices have the name that vulkan_device is, the message lists all
-    /// WEIR_ERR_NOT_FOUND    no such policy or policy option, or no device that vulkan_device names; the message
-    ///                       lists the valid ones
-    /// WEIR_ERR_BUDGET       the budget is below what the policy needs; the message names the minimum
-    /// WEIR_ERR_UNSUPPORTED  a device or feature that this build or this machine lacks, or a second Vulkan device
-    ///                       in the process, the message names both
-    /// WEIR_ERR_STATE        the model was opened without its weights, WEIR_MODEL_VOCAB_ONLY or
-    ///                       WEIR_MODEL_DESCRIBE_ONLY
-    /// WEIR_ERR_DEVICE_LOST  the device failed earlier in this process
-    /// ```
+    /// Compute the exact number of bytes that a session with these options takes. Allocates nothing from the hooks. See
+    /// [`weir_plan`](sys::weir_plan).
     pub fn plan(&self, options: &SessionOptions) -> Result<Plan> {
         let options = options.ready()?;
         get(|out| unsafe { sys::weir_plan(self.0.raw, &options, out) })
     }
     /// Choose what is 0 of `context_tokens`, the budget and `spill_budget_bytes`, so that the plan takes at most
-    /// `bytes`; what is set stays.
-    ///
-    /// Options that fit as they are stay so. Otherwise the whole context comes first, as long as the budget holds 256
-    /// tokens, or what the policy needs if that is more; with recall the pool then gets up to half of the bytes and the
-    /// store the rest. Where even that is too much, the context gets shorter, down to 512 tokens, with as much budget
-    /// as then fits. Not counted are the model's weights, as in `weir_plan_info.total_bytes`.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_BUDGET  the least is more than bytes, the message names it; nothing changed
-    /// Other errors as of weir_plan; nothing changed
-    /// ```
+    /// `bytes`; what is set stays. See [`weir_session_options_fit`](sys::weir_session_options_fit).
     pub fn fit(&self, bytes: u64, mut options: SessionOptions) -> Result<SessionOptions> {
         options.raw = options.ready()?;
         check(unsafe { sys::weir_session_options_fit(self.0.raw, bytes, &mut options.raw) }).map(|()| options)
     }
-    /// Compile a constraint.
-    ///
-    /// A schema may use type (also a list), properties, patternProperties (of at most 4 patterns), required,
-    /// additionalProperties, minProperties, maxProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf,
-    /// allOf, oneOf of alternatives that cannot overlap, $defs and $ref to places in the same schema (with recursion),
-    /// minLength, maxLength, pattern (without references back and looking around), format (date, time, date-time,
-    /// duration, uuid, email, hostname, uri, ipv4, ipv6), minimum, maximum, exclusiveMinimum, exclusiveMaximum,
-    /// multipleOf (of at most 9 digits, and some thousand states: 0.01 and 86400, not 99991). Notes, such as title or
-    /// default, change nothing. Any other keyword is an error: what is not checked is not ignored. The answer is one
-    /// value without white space around it, with at most 64 bytes of white space before and behind each of its marks;
-    /// properties come in the order of the schema, then others that it allows. Integers are written without fraction
-    /// and exponent, numbers with bounds or multipleOf without exponent; strings with pattern, format, enum or const,
-    /// and names of properties beside patternProperties, in their usual spelling; names that the schema has only
-    /// plainly, however it spells them itself.
-    ///
-    /// A grammar has a rule `root`, names of letters, digits and `-`, `::=`, texts, classes of characters, `.`, groups,
-    /// `|`, `*`, `+`, `?`, `{m,n}` and comments behind `#`. A rule that begins with itself is an error.
-    ///
-    /// The first constraint of a model makes a list of the texts of its tokens, which the model keeps.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG    NULL, an unknown kind, a text that breaks its format or contradicts itself; the
-    ///                         message has the line or the path
-    /// WEIR_ERR_UNSUPPORTED    a keyword or construct that is not supported, with its path or line; a constraint
-    ///                         that is too large
-    /// WEIR_ERR_OUT_OF_MEMORY  nothing stays allocated
-    /// ```
+    /// Compile a constraint. See [`weir_constraint_create`](sys::weir_constraint_create).
     pub fn constraint(&self, kind: ConstraintKind, text: impl AsRef<[u8]>) -> Result<Constraint> {
         let text = text.as_ref();
         Constraint::made(self.clone(), |out| unsafe {
@@ -1409,28 +1216,15 @@ impl Model {
 
 impl Detokenizer {
     /// Feed one token and get the text that is now complete, always whole UTF-8 sequences, perhaps none. Allocates
-    /// nothing.
-    ///
-    /// A byte that can no longer become valid UTF-8 comes out as U+FFFD.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL pointer or id out of range; nothing changed
-    /// ```
+    /// nothing. See [`weir_detokenizer_push`](sys::weir_detokenizer_push).
     pub fn push(&mut self, token: Token) -> Result<&str> {
         let (mut first, mut n) = (ptr::null(), 0);
         check(unsafe { sys::weir_detokenizer_push(self.0.raw, token, &mut first, &mut n) })?;
         // SAFETY: the view stays until a call that changes the object.
         Ok(unsafe { std::str::from_utf8_unchecked(slice(first.cast(), n)) })
     }
-    /// End the text: what is still incomplete comes out as U+FFFD, and the detokenizer starts anew.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL pointer
-    /// ```
+    /// End the text: what is still incomplete comes out as U+FFFD, and the detokenizer starts anew. See
+    /// [`weir_detokenizer_flush`](sys::weir_detokenizer_flush).
     pub fn flush(&mut self) -> Result<&str> {
         let (mut first, mut n) = (ptr::null(), 0);
         check(unsafe { sys::weir_detokenizer_flush(self.0.raw, &mut first, &mut n) })?;
@@ -1441,184 +1235,45 @@ impl Detokenizer {
 
 impl Session {
     /// Forget the conversation: all pages are free, position 0, the sampler's random state starts anew, a pending
-    /// cancel is cleared. Sampling options and counters stay.
-    ///
-    /// The session then does what a new one does, and nothing of the conversation can come into the next one. The host
-    /// memory of tokens, text, logits, pages and their copies is wiped, as by
-    /// [`weir_session_restore`](sys::weir_session_restore); that of a page that leaves the pool, as soon as it leaves.
-    /// Memory that a device copies from and to is wiped by [`weir_session_destroy`](sys::weir_session_destroy).
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// ```
+    /// cancel is cleared. Sampling options and counters stay. See [`weir_session_reset`](sys::weir_session_reset).
     pub fn reset(&mut self) -> Result<()> {
         check(unsafe { sys::weir_session_reset(self.0.raw) })
     }
-    /// Append prompt tokens, many at a time, and compute the logits after the last.
-    ///
-    /// Tokens fed here are prompt for the policy, in any turn of the conversation. Allocates nothing.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG   NULL, no tokens, an id out of range; nothing changed
-    /// WEIR_ERR_CONTEXT_FULL  more tokens than the context has room for; nothing changed; the message says how many
-    ///                        would fit
-    /// WEIR_ERR_BUDGET        more tokens than the policy can hold; nothing changed; the message says how many
-    ///                        would fit. With WEIR_SPILL_STRICT also: the spill store is full
-    /// WEIR_ERR_IO            with WEIR_SPILL_STRICT: the spill file failed. Or it failed while tokens were taken
-    ///                        back, and a page that had to come back is lost: the conversation before the prompt
-    ///                        ends at an earlier page, as n_tokens of the stats tells, or lacks a page as after a
-    ///                        lossy rewind; there are no logits
-    /// WEIR_ERR_FORMAT        with WEIR_SPILL_STRICT: a spilled page is damaged. After these three tokens are taken
-    ///                        back as after a cancel; other pages may be in the pool than before
-    /// WEIR_ERR_BUSY          another thread is inside the session; nothing changed
-    /// WEIR_ERR_CANCELLED     weir_session_cancel, or progress refused or threw. n_tokens of the stats is as
-    ///                        before, and so are the logits, unless a long prompt made the policy drop prompt
-    ///                        pages, or pages left the window of a sliding-window layer or cannot be read: then
-    ///                        whole chunks stay, n_tokens says how many tokens, and there are no logits before the
-    ///                        next prefill or step. Pages of answers that were evicted to make
-    ///                        room stay gone and count in pages_evicted. What h2o and tova observed of the
-    ///                        cancelled tokens stays in their scores
-    /// ```
+    /// Append prompt tokens, many at a time, and compute the logits after the last. See
+    /// [`weir_session_prefill`](sys::weir_session_prefill).
     pub fn prefill(&mut self, tokens: &[Token], progress: Option<&Progress>) -> Result<()> {
         let (progress, progress_user) = progress_of(progress);
         check(unsafe {
             sys::weir_session_prefill(self.0.raw, tokens.as_ptr(), tokens.len() as u64, progress, progress_user)
         })
     }
-    /// Go back to the first `n_tokens` of the conversation, as if the tokens after them had never come.
-    ///
-    /// The next prompt or step continues there. Where no page has been evicted, and under arkvale also where evicted
-    /// pages can come back, dense, quest and arkvale with attend=top and `recall_pages`=0 then compute the bits of a
-    /// session that never went further. Other policies keep what they observed: scores stay, and no stamp is newer than
-    /// the new end.
-    ///
-    /// There are no logits until the next prefill or step, also where `n_tokens` is the length already. The repetition
-    /// penalty looks at the tokens that are left, the sampler's random state goes on, and the text of the next token
-    /// begins anew. Pins of pages that stay, counters, a pending cancel and the list of evicted pages are as before.
-    ///
-    /// Layers with a sliding window need the pages of the window before `n_tokens`. As long as the window has not moved
-    /// past them, they are there. With recall they are kept outside of the pool, too, and come back; a full store drops
-    /// them before any other page.
-    ///
-    /// With [`WEIR_REWIND_LOSSY`](sys::WEIR_REWIND_LOSSY) lost pages are missing and steps do not attend them, as after
-    /// an eviction. If the page with the last token is lost in any stream, its tokens, at most 15, are read again as
-    /// decode steps over the pages that are left. Layers with a sliding window then see nothing of what left it: go
-    /// back further, by the window's length, and prefill these tokens again.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL, more tokens than the conversation has, or an unknown flag; nothing changed
-    /// WEIR_ERR_NOT_FOUND    pages that the remaining tokens need are lost, and WEIR_REWIND_LOSSY is not set; the
-    ///                       message names the first. Or the session does not hold all tokens
-    ///                       (weir_session_tokens), and not those before n_tokens. Nothing changed
-    /// WEIR_ERR_IO           the spill file failed in the middle: the conversation ends at an earlier page, as
-    ///                       n_tokens of the stats tells, or lacks a page as with WEIR_REWIND_LOSSY
-    /// WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again;
-    ///                       n_tokens of the stats tells how many are there
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// WEIR_ERR_DEVICE_LOST  the device failed; destroy the session
-    /// ```
+    /// Go back to the first `n_tokens` of the conversation, as if the tokens after them had never come. See
+    /// [`weir_session_rewind`](sys::weir_session_rewind).
     pub fn rewind(&mut self, n_tokens: u32, flags: RewindFlags) -> Result<()> {
         check(unsafe { sys::weir_session_rewind(self.0.raw, n_tokens, flags.0) })
     }
-    /// Make the conversation exactly these tokens: keep the longest common beginning, go back to it, read the rest.
-    ///
-    /// A new turn, an edited message, a dropped thought, another answer to the same question and a server that has
-    /// another conversation with the same system message are all this call. Afterwards there are logits. Where nothing
-    /// has to be read but the session goes back, the last token is stepped again for them.
-    ///
-    /// Text is compared where tokens differ: an answer that was drawn keeps its tokens although the tokenizer would cut
-    /// its text otherwise, so the conversation may have other tokens than `tokens`, with the same text. Control tokens
-    /// and user-defined ones, which mark turns in some models, equal only themselves.
-    ///
-    /// Going back is as by [`weir_session_rewind`](sys::weir_session_rewind), what is read as by
-    /// [`weir_session_prefill`](sys::weir_session_prefill). Allocates nothing. Of a conversation whose middle is not
-    /// recorded any more ([`weir_session_tokens`](sys::weir_session_tokens)), the middle counts as the same where no
-    /// step can attend it and the tokens before and after it are; otherwise, and with
-    /// [`WEIR_PROMPT_EXACT`](sys::WEIR_PROMPT_EXACT), only the beginning stays. A token that is stepped again is a step
-    /// for the policy, not prompt; no cancel stops that.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG   NULL, no tokens, an id out of range, bad struct_size or flags; nothing changed
-    /// WEIR_ERR_CONTEXT_FULL  the conversation and reserve_tokens are more than the context; nothing changed
-    /// WEIR_ERR_NOT_FOUND     a session with more than 1,048,576 context_tokens holds too few of its tokens to go
-    ///                        back there; nothing changed
-    /// WEIR_ERR_BUSY          another thread is inside the session; nothing changed
-    /// WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_FORMAT, WEIR_ERR_CANCELLED, WEIR_ERR_DEVICE_LOST
-    ///                        as of weir_session_rewind and weir_session_prefill. The session may have gone back
-    ///                        already, or with WEIR_PROMPT_EXACT have forgotten all, as n_tokens of the stats
-    ///                        tells, and may have no logits: the same call with other options or tokens goes on
-    ///                        from there
-    /// ```
+    /// Make the conversation exactly these tokens: keep the longest common beginning, go back to it, read the rest. See
+    /// [`weir_session_prompt_tokens`](sys::weir_session_prompt_tokens).
     pub fn prompt_tokens(&mut self, tokens: &[Token], options: &PromptOptions) -> Result<PromptReport> {
         let options = options.ready()?;
         get(|out| unsafe {
             sys::weir_session_prompt_tokens(self.0.raw, tokens.as_ptr(), tokens.len() as u64, &options, out)
         })
     }
-    /// Append one token as a decode step and compute the logits after it. Allocates nothing.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG   NULL or an id out of range; nothing changed
-    /// WEIR_ERR_CONTEXT_FULL  the context is full; nothing changed
-    /// WEIR_ERR_BUDGET        with WEIR_SPILL_STRICT: the token fills pages for which the spill store has no room;
-    ///                        nothing changed
-    /// WEIR_ERR_IO            with WEIR_SPILL_STRICT: the spill file failed
-    /// WEIR_ERR_FORMAT        with WEIR_SPILL_STRICT: a spilled page is damaged. After these two nothing is
-    ///                        appended and the logits stay; other pages may be in the pool than before
-    /// WEIR_ERR_BUSY          another thread is inside the session; nothing changed
-    /// WEIR_ERR_CANCELLED     weir_session_cancel before the call; nothing changed. A token that was shown already
-    ///                        can be stepped again: the cancel has been used up. But the token that
-    ///                        weir_session_sample just drew is appended all the same, and the cancel ends the next
-    ///                        weir_session_sample or other call. Or a trace callback: nothing appended, the logits
-    ///                        stay. Pages that made room stay gone and count in pages_evicted, and what the policy
-    ///                        observed stays in its scores
-    /// ```
+    /// Append one token as a decode step and compute the logits after it. Allocates nothing. See
+    /// [`weir_session_step`](sys::weir_session_step).
     pub fn step(&mut self, token: Token) -> Result<()> {
         check(unsafe { sys::weir_session_step(self.0.raw, token) })
     }
-    /// The logits after the last token.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL
-    /// WEIR_ERR_STATE        nothing was prefilled yet, or a prefill failed and the logits of the last token are
-    ///                       gone, or weir_session_rewind was called. To have them again, rewind by one token more
-    ///                       and step that token
-    /// WEIR_ERR_BUSY         another thread is inside the session
-    /// ```
+    /// The logits after the last token. See [`weir_session_logits`](sys::weir_session_logits).
     pub fn logits(&self) -> Result<&[f32]> {
         let (mut first, mut n) = (ptr::null(), 0);
         check(unsafe { sys::weir_session_logits(self.0.raw, &mut first, &mut n) })?;
         // SAFETY: the view stays until a call that changes the object.
         Ok(unsafe { slice(first, n.into()) })
     }
-    /// The tokens of the conversation, in order: what was prefilled, and what was appended by steps.
-    ///
-    /// Pages may have left and tokens stay. A prompt or step that was taken back is not among them.
-    ///
-    /// A session whose `context_tokens` are above 1,048,576, and of whose context the pool holds only a part, keeps the
-    /// latest ones: at least as many as the pool holds tokens, and 4,112 more. The first token of the view is then at
-    /// position `n_tokens` of the stats minus `n_tokens`, which is above 0 once the conversation is longer than twice
-    /// that. A rewind cannot go back to before the view, except to as many first tokens as the pool holds.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL
-    /// WEIR_ERR_BUSY         another thread is inside the session
-    /// ```
+    /// The tokens of the conversation, in order: what was prefilled, and what was appended by steps. See
+    /// [`weir_session_tokens`](sys::weir_session_tokens).
     pub fn tokens(&self) -> Result<&[Token]> {
         let (mut first, mut n) = (ptr::null(), 0);
         check(unsafe { sys::weir_session_tokens(self.0.raw, &mut first, &mut n) })?;
@@ -1626,147 +1281,48 @@ impl Session {
         Ok(unsafe { slice(first, n.into()) })
     }
     /// Set how tokens are drawn, and restart the random state from the seed. The recent tokens that the penalties look
-    /// at are kept.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL session, bad struct_size, a value or an id out of its range, or no number;
-    ///                       nothing changed
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// ```
+    /// at are kept. See [`weir_session_set_sampling`](sys::weir_session_set_sampling).
     pub fn set_sampling(&mut self, options: &SamplingOptions) -> Result<()> {
         let options = options.ready()?;
         check(unsafe { sys::weir_session_set_sampling(self.0.raw, &options) })
     }
-    /// Draw the next token from the logits; it is not appended. Allocates nothing.
-    ///
-    /// In a loop that draws a token, shows it and steps it, a [`weir_session_cancel`](sys::weir_session_cancel) ends
-    /// this call, never the step, so that whatever was shown is in the conversation.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL
-    /// WEIR_ERR_STATE        no logits yet, or none of the last token; see weir_session_logits. Or bias forbids all
-    ///                       tokens
-    /// WEIR_ERR_CANCELLED    weir_session_cancel, where the last token was drawn by this function and stepped;
-    ///                       nothing drawn
-    /// WEIR_ERR_FORMAT       none of the logits is a number: the model's weights are broken
-    /// WEIR_ERR_BUSY         another thread is inside the session
-    /// ```
+    /// Draw the next token from the logits; it is not appended. Allocates nothing. See
+    /// [`weir_session_sample`](sys::weir_session_sample).
     pub fn sample(&mut self) -> Result<Token> {
         get(|out| unsafe { sys::weir_session_sample(self.0.raw, out) })
     }
     /// Begin an answer that is then pulled, one event a call, by [`weir_session_next`](sys::weir_session_next). An
-    /// answer that was begun before ends.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  as of weir_session_generate, or on_token is set; nothing changed
-    /// WEIR_ERR_STATE        there are no logits, as weir_session_logits says; nothing changed
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// ```
+    /// answer that was begun before ends. See [`weir_session_begin`](sys::weir_session_begin).
     pub(crate) fn begin_answer(&mut self, options: &GenerateOptions) -> Result<()> {
         let options = options.ready()?;
         check(unsafe { sys::weir_session_begin(self.0.raw, &options) })
     }
     /// The next event of the answer that [`weir_session_begin`](sys::weir_session_begin) began. It computes at most one
-    /// step and allocates nothing.
-    ///
-    /// A token whose event was given is in the conversation, whatever comes next, so that an answer can be left at any
-    /// event: by a prefill, a rewind, a save, or by not calling again; text that is held back for a stop string or a
-    /// tag then is not given. A [`weir_session_cancel`](sys::weir_session_cancel) is no failure but an end with
-    /// [`WEIR_STOP_CANCELLED`](sys::WEIR_STOP_CANCELLED), and loses no token. Text that was held back comes before the
-    /// end.
-    ///
-    /// The text of an event is of one segment. Where that of a token is of two, the rest follows in events of their
-    /// own. An answer that goes on where the one before ended, with no other token between, is still in its segment.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing changed
-    /// WEIR_ERR_STATE        no answer was begun, its end was given, or another call has changed the conversation
-    ///                       since, or a step failed after which there are no logits, or bias, perhaps with
-    ///                       min_tokens, forbids all tokens; nothing changed
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// WEIR_ERR_CANCELLED    a trace callback refused the step; no token was appended. This and the following do
-    ///                       not end the answer: the next call draws again
-    /// WEIR_ERR_FORMAT       none of the logits is a number; no token was appended
-    /// WEIR_ERR_BUDGET, WEIR_ERR_IO, WEIR_ERR_DEVICE_LOST
-    ///                       as of weir_session_step; no token was appended
-    /// ```
+    /// step and allocates nothing. See [`weir_session_next`](sys::weir_session_next).
     pub fn next_event(&mut self) -> Result<Event> {
         get(|out| unsafe { sys::weir_session_next(self.0.raw, out) }).map(|raw| unsafe { Event::from_raw(&raw) })
     }
     /// End the thought that is open: the next token of the answer begins its end, as
     /// `weir_generate_options.thinking_budget` does. Nothing happens where no thought is open when that token comes, or
-    /// no answer has begun.
+    /// no answer has begun. See [`weir_session_finish_thinking`](sys::weir_session_finish_thinking).
     pub fn finish_thinking(&self) {
         unsafe { sys::weir_session_finish_thinking(self.0.raw) }
     }
-    /// Pin positions: the pages that hold any of \[first, end) never leave, and every step attends them.
-    ///
-    /// Pages have 16 tokens and are pinned whole. Where some streams have dropped a page already, it stays pinned in
-    /// the others.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing
-    ///                       changed
-    /// WEIR_ERR_NOT_FOUND    every such page has left
-    /// WEIR_ERR_BUDGET       too few pages that may be evicted would be left; nothing changed
-    /// WEIR_ERR_UNSUPPORTED  sink with positions=incache cannot keep pages between sinks and window; nothing
-    ///                       changed
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// ```
+    /// Pin positions: the pages that hold any of \[first, end) never leave, and every step attends them. See
+    /// [`weir_session_pin`](sys::weir_session_pin).
     pub fn pin(&mut self, first: u32, end: u32) -> Result<()> {
         check(unsafe { sys::weir_session_pin(self.0.raw, first, end) })
     }
     /// Unpin all pages that hold any of \[first, end). Takes back the pins of
     /// [`weir_session_pin`](sys::weir_session_pin) and also those that policies give to prompts, so that old turns may
-    /// leave.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL, an empty range, or positions that the conversation does not have; nothing
-    ///                       changed
-    /// WEIR_ERR_NOT_FOUND    every such page has left
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// ```
+    /// leave. See [`weir_session_unpin`](sys::weir_session_unpin).
     pub fn unpin(&mut self, first: u32, end: u32) -> Result<()> {
         check(unsafe { sys::weir_session_unpin(self.0.raw, first, end) })
     }
     /// Let answers of a session be texts of a constraint, from their first token on. Each answer begins it anew:
     /// [`weir_session_begin`](sys::weir_session_begin) and [`weir_session_generate`](sys::weir_session_generate); for
-    /// [`weir_session_sample`](sys::weir_session_sample) a prefill, a prompt or this call does.
-    ///
-    /// An answer ends when its text is complete: tokens that end a generation can be drawn exactly then, and where
-    /// nothing else may follow, the answer ends with [`WEIR_STOP_CONSTRAINT`](sys::WEIR_STOP_CONSTRAINT), without
-    /// another draw. [`weir_session_sample`](sys::weir_session_sample) draws a token that ends a generation there.
-    /// Control tokens are never drawn, but that a thought stays free: where the model has tags of thoughts (enum
-    /// [`weir_segment`](sys::weir_segment)), the constraint rules what is said, anew behind a thought, and an answer
-    /// may begin with the token that opens one; it does not end in a thought. What an answer has begun to say is ruled
-    /// to its end, also where it looks like a call of a tool in the model's own format. A text that needs more states
-    /// than there is room for, as one that is nested some thousand levels deep, ends the call with
-    /// [`WEIR_ERR_UNSUPPORTED`](sys::WEIR_ERR_UNSUPPORTED).
-    ///
-    /// A fork has the constraint, too; [`weir_session_reset`](sys::weir_session_reset) keeps it; a saved session does
-    /// not hold it. A session takes some 2.6 MB for it, beside the plan's bytes. Otherwise as
-    /// [`weir_session_set_token_mask`](sys::weir_session_set_token_mask).
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG    NULL session, a constraint of another model
-    /// WEIR_ERR_UNSUPPORTED    segments is not 0
-    /// WEIR_ERR_BUSY           another thread is inside the session; nothing changed
-    /// WEIR_ERR_OUT_OF_MEMORY  nothing changed
-    /// ```
+    /// [`weir_session_sample`](sys::weir_session_sample) a prefill, a prompt or this call does. See
+    /// [`weir_session_set_constraint`](sys::weir_session_set_constraint).
     pub fn set_constraint(&mut self, constraint: Option<&Constraint>, segments: u32) -> Result<()> {
         check(unsafe {
             sys::weir_session_set_constraint(self.0.raw, constraint.map_or(ptr::null_mut(),
@@ -1775,52 +1331,22 @@ impl Session {
     }
     /// Let the session's calls look at `cancel` as well as at [`weir_session_cancel`](sys::weir_session_cancel).
     /// [`weir_session_reset`](sys::weir_session_reset) and [`weir_session_restore`](sys::weir_session_restore) do not
-    /// clear it, and a fork does not look at it.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL session
-    /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
-    /// ```
+    /// clear it, and a fork does not look at it. See [`weir_session_set_cancel`](sys::weir_session_set_cancel).
     pub fn set_cancel(&mut self, cancel: Option<&Cancel>) -> Result<()> {
         check(unsafe {
             sys::weir_session_set_cancel(self.0.raw, cancel.map_or(ptr::null_mut(), |cancel| cancel.0.raw))
         })
     }
-    /// Where the conversation's pages are, for a picture of it: page i holds the positions from 16 \* i on.
-    ///
-    /// Allocates nothing and takes the time to read the page tables, so that it can be called once a frame. On a GPU
-    /// the tables are copied to the host if steps have changed them.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG       NULL; nothing written
-    /// WEIR_ERR_BUFFER_TOO_SMALL  n_pages is set, pages untouched
-    /// WEIR_ERR_BUSY              another thread is inside the session; nothing written
-    /// WEIR_ERR_DEVICE_LOST       the device failed; destroy the session
-    /// ```
+    /// Where the conversation's pages are, for a picture of it: page i holds the positions from 16 \* i on. See
+    /// [`weir_session_pages`](sys::weir_session_pages).
     pub fn pages(&self) -> Result<Vec<PageState>> {
         list(1024, |out, room, n| unsafe { sys::weir_session_pages(self.0.raw, out, room, n) })
     }
-    /// Counters of the session.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
-    /// ```
+    /// Counters of the session. See [`weir_session_get_stats`](sys::weir_session_get_stats).
     pub fn stats(&self) -> Result<Stats> {
         get(|out| unsafe { sys::weir_session_get_stats(self.0.raw, out) })
     }
-    /// Memory of the session.
-    ///
-    /// # Errors
-    ///
-    /// ```text
-    /// WEIR_ERR_INVALID_ARG  NULL or a bad struct_size; nothing written
-    /// ```
+    /// Memory of the session. See [`weir_session_memory`](sys::weir_session_memory).
     pub fn memory(&self) -> Result<SessionMemory> {
         get(|out| unsafe { sys::weir_session_memory(self.0.raw, out) })
     }

@@ -429,7 +429,6 @@ public struct AllocationRequest: Sendable {
         alignment = Int(raw.alignment)
         ptr = raw.ptr
     }
-    init(_ fill: Fill<weir_alloc_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// One log line.
@@ -442,7 +441,6 @@ public struct LogLine: Sendable {
         level = LogLevel(rawValue: raw.level)
         message = textOf(raw.message, raw.message_bytes)
     }
-    init(_ fill: Fill<weir_log_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_runtime_create`.
@@ -570,7 +568,6 @@ public struct DeviceInfo: Sendable {
         driver = textIn(raw.driver)
         whyNot = textIn(raw.why_not)
     }
-    init(_ fill: Fill<weir_device_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Progress of a long call.
@@ -584,7 +581,6 @@ public struct Progress: Sendable {
         done = Int(raw.done)
         total = Int(raw.total)
     }
-    init(_ fill: Fill<weir_progress_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_model_open`.
@@ -688,7 +684,7 @@ public struct TensorInfo: Sendable {
     public let bytes: Int
     /// Where its bytes start in the file.
     public let fileOffset: Int
-    /// NUL-terminated.
+    /// Its name in the file.
     public let name: String
     /// Such as "q8_0".
     public let type: String
@@ -715,7 +711,7 @@ public struct TokenInfo: Sendable {
     /// Score of SentencePiece vocabularies, else 0.
     public let score: Float
     /// What the token stands for in running text, a space where the text above has a sign for one. Any bytes, perhaps
-    /// part of a UTF-8 sequence,. Of control and unknown tokens their text. Since 1.1.
+    /// part of a UTF-8 sequence. Of control and unknown tokens their text. Since 1.1.
     public let bytes: [UInt8]
     init(_ raw: weir_token_info) {
         flags = TokenFlags(rawValue: raw.flags)
@@ -763,7 +759,7 @@ public struct Message: Hashable, Sendable {
     /// Of an answer: what the model thought before it, UTF-8 without tags; nil: nothing. The template decides whether
     /// it is kept: most leave out those of earlier turns. Since 1.1.
     public var thought: String?
-    /// Of an answer: the calls in it,JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
+    /// Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
     /// as in OpenAI's API, with these two in "function". nil: none. Since 1.1.
     public var toolCallsJson: String?
     /// Of a tool's result: the call that it answers; nil: not said. Since 1.1.
@@ -1135,7 +1131,6 @@ public struct SessionMemory: Sendable {
         allocsWhileDecoding = Int(raw.allocs_while_decoding)
         deviceBytes = Int(raw.device_bytes)
     }
-    init(_ fill: Fill<weir_memory_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Counters of a session since its creation (`weir_session_reset` keeps them).
@@ -1200,7 +1195,6 @@ public struct SessionStats: Sendable {
         spillPagesRaw = Int(raw.spill_pages_raw)
         spillRestored = Int(raw.spill_restored)
     }
-    init(_ fill: Fill<weir_session_stats>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Where a page of a conversation is: in how many of `weir_plan_info.n_streams` streams.
@@ -1312,7 +1306,6 @@ public struct TokenEvent: Sendable {
         logprob = raw.logprob
         top = UnsafeBufferPointer(start: raw.top, count: Int(raw.n_top)).map(Logprob.init)
     }
-    init(_ fill: Fill<weir_token_event>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Options of `weir_session_generate` and `weir_session_begin`.
@@ -1382,7 +1375,6 @@ public struct GenerateResult: Sendable {
         lastToken = raw.last_token
         stopIndex = Int(raw.stop_index)
     }
-    init(_ fill: Fill<weir_generate_result>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// One event of an answer, from `weir_session_next`.
@@ -1477,7 +1469,6 @@ public struct PromptReport: Sendable {
         nMessagesDropped = Int(raw.n_messages_dropped)
         pagesMissing = Int(raw.pages_missing)
     }
-    init(_ fill: Fill<weir_prompt_report>) throws(WeirError) { self.init(try .filled(fill)) }
 }
 
 /// Positions of a message's text in a conversation.
