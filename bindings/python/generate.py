@@ -246,7 +246,8 @@ def option_entry(api, struct, field):
     if kind == "callback":
         python, convert = CALLBACKS[type_.base]
         python = python if python == "Any" else f"Optional[{python}]"
-        both = f", s.{fields[i + 1].name}" if convert.startswith("callback") else ""
+        user = struct.fields[struct.fields.index(field) + 1].name
+        both = f", s.{user}" if convert.startswith("callback") else ""
         return name, python, "None", f"s.{name}{both} = {convert.format(type_.base, name)}"
     if type_.base == "char":
         length = length_of(struct, field)

@@ -5,8 +5,8 @@
 //! constants, `WEIR_STOP_EOS`; fields and arguments stay `i32` and `u32`. `Default` of a struct is zero bytes with
 //! `struct_size`, which is valid wherever the caller makes one.
 //!
-//! The declarations are written by `generate.py` from `include/weir/*.h`; a test compares layouts and numbers with those
-//! of the C compiler.
+//! The declarations are written by `generate.py` from `include/weir/*.h`; a test compares layouts and numbers with
+//! those of the C compiler.
 //!
 //! # Features
 //!
