@@ -76,3 +76,13 @@ foreach(sample IN LISTS WEIR_SAMPLES)
   weir_add_check("samples/${sample}" samples sh "${weir_install_test}/sample.sh" "$<TARGET_FILE:sample_${sample}>"
                  "${weir_tiny_model}")
 endforeach()
+if(TARGET weir_desktop)
+  weir_add_check(desktop/window slow Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/tests/desktop/test_desktop.py"
+                 "$<TARGET_FILE:weir_desktop>" "${weir_tiny_model}" "$<TARGET_FILE:weir>")
+  set_property(TEST desktop/window APPEND PROPERTY LABELS app)
+  weir_test_target(desktop/window weir_desktop)
+else()
+  weir_add_check(desktop/window slow sh -c "echo 'skipped, not there: GTK 4.8 (libgtk-4-dev)' && exit 77")
+  set_property(TEST desktop/window APPEND PROPERTY LABELS app)
+  weir_test_target(desktop/window weir)
+endif()

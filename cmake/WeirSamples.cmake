@@ -73,3 +73,10 @@ set_target_properties(weir_cli PROPERTIES OUTPUT_NAME weir BUILD_RPATH_USE_ORIGI
                       INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 target_link_libraries(weir_cli PRIVATE weir_cli_parts ${WEIR_OWN_PROGRAM})
 weir_compile_options(weir_cli)
+
+# samples/desktop, where there is GTK 4; a project of its own elsewhere.
+pkg_check_modules(WEIR_GTK4 QUIET "gtk4>=4.8")
+if(WEIR_GTK4_FOUND AND PROJECT_IS_TOP_LEVEL)
+  add_subdirectory("${PROJECT_SOURCE_DIR}/samples/desktop" "${PROJECT_BINARY_DIR}/desktop")
+  weir_compile_options(weir_desktop)
+endif()
