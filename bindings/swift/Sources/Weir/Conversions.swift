@@ -7,9 +7,10 @@ func check(_ code: weir_status) throws(WeirError) {
     if code != 0 { throw WeirError(Status(rawValue: code), String(cString: weir_last_error())) }
 }
 /// A handle that a function of C makes.
-func made(_ make: (UnsafeMutablePointer<OpaquePointer?>) -> weir_status) throws(WeirError) -> OpaquePointer {
+typealias Making = (UnsafeMutablePointer<OpaquePointer?>) throws(WeirError) -> weir_status
+func made(_ make: Making) throws(WeirError) -> OpaquePointer {
     var out: OpaquePointer?
-    try check(make(&out))
+    try check(try make(&out))
     return out!
 }
 /// A list whose length the library knows. `guess` is what the first call has room for.
@@ -34,6 +35,15 @@ func listedBytes(guess: Int = 4096, _ fill: Bytes) throws(WeirError) -> [UInt8] 
 }
 func listedText(_ fill: Bytes) throws(WeirError) -> String { String(decoding: try listedBytes(fill), as: UTF8.self) }
 
+/// What the library lends until the next call of the same object.
+func lent<T, N: FixedWidthInteger>(
+    _ read: (UnsafeMutablePointer<UnsafePointer<T>?>, UnsafeMutablePointer<N>) -> weir_status
+) throws(WeirError) -> UnsafeBufferPointer<T> {
+    var (start, n): (UnsafePointer<T>?, N) = (nil, 0)
+    try check(read(&start, &n))
+    return UnsafeBufferPointer(start: start, count: Int(n))
+}
+
 func bytesOf(_ start: UnsafePointer<CChar>?, _ n: UInt64) -> [UInt8] {
     Array(UnsafeRawBufferPointer(start: start, count: Int(n)))
 }
@@ -45,6 +55,7 @@ func textIn<T>(_ array: T) -> String {
 }
 
 typealias Fill<T> = (UnsafeMutablePointer<T>) -> weir_status
+typealias Reading<T> = (OpaquePointer, UnsafeMutablePointer<T>) -> weir_status
 protocol SizedStruct { init(); var struct_size: UInt32 { get set } }
 extension SizedStruct {
     static var sized: Self {

@@ -180,12 +180,7 @@ public final class Detokenizer {
     public func push(_ id: Token) throws(WeirError) -> String { try text { weir_detokenizer_push(raw, id, $0, $1) } }
     /// Ends the text: what is incomplete comes out as U+FFFD.
     public func flush() throws(WeirError) -> String { try text { weir_detokenizer_flush(raw, $0, $1) } }
-
     private func text(
         _ next: (UnsafeMutablePointer<UnsafePointer<CChar>?>, UnsafeMutablePointer<UInt64>) -> weir_status
-    ) throws(WeirError) -> String {
-        var (text, n): (UnsafePointer<CChar>?, UInt64) = (nil, 0)
-        try check(next(&text, &n))
-        return textOf(text, n)
-    }
+    ) throws(WeirError) -> String { String(decoding: UnsafeRawBufferPointer(try lent(next)), as: UTF8.self) }
 }

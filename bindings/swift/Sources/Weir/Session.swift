@@ -38,83 +38,89 @@ final class SessionExecutor: SerialExecutor {
     }
 }
 
-/// The C session: what any thread may reach while the actor computes.
+/// The C session: what any thread may reach while the actor computes. One call at a time is inside it, until what it
+/// gave is copied. Those of the actor come one after the other; calls of several sessions, which the actor of the first
+/// makes, may meet them.
 final class Handle: Sendable {
-    private struct Pointer: @unchecked Sendable { let raw: OpaquePointer }
     private struct State: @unchecked Sendable {
         var raw: OpaquePointer?
-        var users = 0
+        /// The actor whose call it is.
+        var inside: Handle?
         var mask: Call?
-        mutating func open(users more: Int = 0) throws(WeirError) -> Pointer {
-            guard let raw else { throw WeirError(.state, "the session is closed") }
-            users += more
-            return Pointer(raw: raw)
-        }
     }
+    private static let closed = WeirError(.state, "the session is closed")
+    private static let busy = WeirError(.busy, "another call is inside this session")
     private let state: Mutex<State>
     let model: Model
     /// How many answers have begun.
     let nAnswers = Atomic(0)
     var answer: Int { nAnswers.load(ordering: .relaxed) }
 
-    init(_ make: (UnsafeMutablePointer<OpaquePointer?>) -> weir_status, _ model: Model) throws(WeirError) {
+    init(_ make: Making, _ model: Model) throws(WeirError) {
         self.model = model
         state = Mutex(State(raw: try made(make)))
     }
-    deinit { state.withLock { weir_session_destroy($0.raw) } }
-
-    /// The pointer for a call of the actor, which alone closes it.
-    var raw: OpaquePointer {
-        get throws(WeirError) { try state.withLock { state throws(WeirError) in try state.open() }.raw }
+    deinit { try? close() }
+    func close() throws(WeirError) {
+        let old = try state.withLock { state throws(WeirError) in
+            if state.inside != nil { throw Handle.busy }
+            defer { (state.raw, state.mask) = (nil, nil) }
+            return state
+        }
+        weir_session_destroy(old.raw) // not under the lock: it calls hooks of the application
     }
     /// Short calls that any thread may make: they are done under the lock, and of a closed session not at all.
     func briefly(_ body: (OpaquePointer) -> Void) { state.withLock { _ = $0.raw.map(body) } }
-    func read<T: SizedStruct & Sendable>(
-        _ read: (OpaquePointer, UnsafeMutablePointer<T>) -> weir_status
-    ) throws(WeirError) -> T {
+    func read<T: SizedStruct & Sendable>(_ read: Reading<T>) throws(WeirError) -> T {
         try state.withLock { state throws(WeirError) in
-            let raw = try state.open().raw
+            guard let raw = state.raw else { throw Handle.closed }
             return try .filled { read(raw, $0) }
         }
     }
-    func close() throws(WeirError) {
+    private func enter(_ actor: Handle) throws(WeirError) -> OpaquePointer {
         try state.withLock { state throws(WeirError) in
-            if state.users > 0 { throw WeirError(.busy, "the session is in a call with others and cannot be closed") }
-            weir_session_destroy(state.raw)
-            (state.raw, state.mask) = (nil, nil)
-        }
+            if state.raw == nil { throw Handle.closed }
+            if let other = state.inside, other !== actor { throw Handle.busy }
+            state.inside = actor
+            return state
+        }.raw!
     }
-    /// Keeps several sessions from being closed while a call has them all.
-    static func together<R>(_ handles: [Handle], _ body: ([OpaquePointer?]) throws -> R) throws -> R {
+    private func leave(_ actor: Handle) { state.withLock { if $0.inside === actor { $0.inside = nil } } }
+    /// A call of the actor.
+    func inside<R>(_ body: (OpaquePointer) throws(WeirError) -> R) throws(WeirError) -> R {
+        let raw = try enter(self)
+        defer { leave(self) }
+        return try body(raw)
+    }
+    /// A call of the first one's actor. One that is there twice is for the library to name.
+    static func inside<R>(_ handles: [Handle], _ body: ([OpaquePointer?]) throws -> R) throws -> R {
         var raws: [OpaquePointer?] = []
-        defer { for handle in handles[..<raws.count] { handle.state.withLock { $0.users -= 1 } } }
-        for handle in handles {
-            raws.append(try handle.state.withLock { state throws(WeirError) in try state.open(users: 1) }.raw)
-        }
+        defer { for handle in handles[..<raws.count] { handle.leave(handles[0]) } }
+        for handle in handles { raws.append(try handle.enter(handles[0])) }
         return try body(raws)
+    }
+    /// A call that draws tokens: a cancelled task is a cancel of it, and what a mask threw comes out. It computes one
+    /// step at most, so that looking before it is soon enough.
+    static func drawing<R>(_ handles: [Handle], _ body: ([OpaquePointer?]) throws -> R) throws -> R {
+        try inside(handles) { raws in
+            let isCancelled = Task.isCancelled
+            if isCancelled { for raw in raws { weir_session_cancel(raw) } }
+            defer { if isCancelled { for raw in raws { weir_session_clear_cancel(raw) } } }
+            do { return try body(raws) } catch {
+                throw handles.compactMap { $0.mask?.takeCaught() }.first ?? error
+            }
+        }
     }
     /// The next event of the answer, which is of this number.
     func next(_ answer: Int) throws -> Event {
         if answer != self.answer { throw WeirError(.state, "another answer has begun") }
-        let raw = try self.raw
-        return try Handle.drawing([self], [raw]) { try Event { weir_session_next(raw, $0) } }
-    }
-    /// A call that draws tokens: a cancelled task is a cancel of it, and what a mask threw comes out. It computes one
-    /// step at most, so that looking before it is soon enough.
-    static func drawing<R>(_ handles: [Handle], _ raws: [OpaquePointer?], _ body: () throws -> R) throws -> R {
-        let isCancelled = Task.isCancelled
-        if isCancelled { for raw in raws { weir_session_cancel(raw) } }
-        defer { if isCancelled { for raw in raws { weir_session_clear_cancel(raw) } } }
-        do { return try body() } catch {
-            for handle in handles { if let caught = handle.mask?.takeCaught() { throw caught } }
-            throw error
-        }
+        return try Handle.drawing([self]) { raws in try Event { weir_session_next(raws[0], $0) } }
     }
     var mask: Call? { state.withLock { $0.mask } }
     func setMask(_ mask: MaskHandler?) throws(WeirError) {
         let call = mask.map { mask in Call { $0.mask = mask } }
-        try check(weir_session_set_token_mask(try raw, call.map { _ in maskHook }, call?.user))
-        state.withLock { $0.mask = call }
+        try check(inside { weir_session_set_token_mask($0, call.map { _ in maskHook }, call?.user) })
+        _ = state.withLock { state in defer { state.mask = call }; return state }
     }
 }
 
@@ -133,8 +139,7 @@ public actor Session {
     nonisolated let handle: Handle
     nonisolated let executor = SessionExecutor()
     public nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
-    private var raw: OpaquePointer { get throws(WeirError) { try handle.raw } }
-    func call(_ body: (OpaquePointer) -> weir_status) throws(WeirError) { try check(body(try handle.raw)) }
+    func call(_ body: (OpaquePointer) -> weir_status) throws(WeirError) { try check(handle.inside(body)) }
 
     /// Creates a session, on the calling thread; ``Model/session(_:)`` is for tasks.
     public init(model: Model, options: SessionOptions = .init()) throws(WeirError) {
@@ -146,9 +151,9 @@ public actor Session {
 
     /// Creates a second session that goes on where this one is. It has memory of its own, as much as the plan says.
     public func fork() throws(WeirError) -> Session {
-        let raw = try self.raw, fork = Session(try Handle({ weir_session_fork(raw, $0) }, model))
-        if let mask = handle.mask?.mask { try fork.handle.setMask(mask) }
-        return fork
+        let fork = try Handle({ out throws(WeirError) in try handle.inside { weir_session_fork($0, out) } }, model)
+        if let mask = handle.mask?.mask { try fork.setMask(mask) }
+        return Session(fork)
     }
     /// Frees the memory now, not when the last reference goes. All later calls fail with ``Status/state``.
     public func close() throws(WeirError) { try handle.close() }
@@ -216,16 +221,17 @@ public actor Session {
     func next(_ answer: Int) throws -> Event { try executor.step { try handle.next(answer) } }
 
     /// The next event of each of several sessions of one model, which step together; of those whose answer has ended an
-    /// end with ``StopReason/none``. And how many answers go on.
+    /// end with ``StopReason/none``. And how many answers go on. Nobody waits for each other here: while it runs, calls
+    /// of other tasks in one of the sessions throw ``Status/busy``, and so does this one where it meets such a call.
     public static func nextMany(_ sessions: [Session]) async throws -> (events: [Event], nRunning: Int) {
-        try await sessions.first?.nextMany(sessions.map(\.handle)) ?? ([], 0)
-    }
-    private func nextMany(_ all: [Handle]) throws -> (events: [Event], nRunning: Int) {
-        var events = [weir_event](repeating: .sized, count: all.count), nRunning: UInt32 = 0
-        return try Handle.together(all) { raws in
-            try Handle.drawing(all, raws) { try check(weir_next_many(raws, &events, UInt32(raws.count), &nRunning)) }
-            return (events.map { Event($0) }, Int(nRunning))
-        }
+        let all = sessions.map(\.handle)
+        return try await sessions.first?.perform { _ in
+            var events = [weir_event](repeating: .sized, count: all.count), nRunning: UInt32 = 0
+            return try Handle.drawing(all) { raws in
+                try check(weir_next_many(raws, &events, UInt32(raws.count), &nRunning))
+                return (events.map { Event($0) }, Int(nRunning))
+            }
+        } ?? ([], 0)
     }
     /// Generates an answer at full speed; the handler gets each token on the session's thread and should be quick. Of
     /// the session it may use what is `nonisolated`. A cancel is no error but a ``GenerateResult/stop``.
@@ -244,21 +250,23 @@ public actor Session {
     public func answer() throws(WeirError) -> (message: Message, isMalformed: Bool) {
         var (message, isMalformed) = (weir_chat_message(), UInt32(0))
         let size = UInt32(MemoryLayout<weir_chat_message>.size)
-        try call { weir_session_answer($0, &message, size, &isMalformed) }
-        return (Message(message), isMalformed != 0)
+        return try handle.inside { raw throws(WeirError) in
+            try check(weir_session_answer(raw, &message, size, &isMalformed))
+            return (Message(message), isMalformed != 0)
+        }
     }
     /// Draws a token from the logits. It is not appended: ``step(_:)`` does that.
     public func sample() throws -> Token {
         var token: Token = -1
-        try Handle.drawing([handle], [try raw]) { try call { weir_session_sample($0, &token) } }
+        try Handle.drawing([handle]) { raws in try check(weir_session_sample(raws[0], &token)) }
         return token
     }
-    /// Appends a token to each of several sessions of one model, as one step.
+    /// Appends a token to each of several sessions of one model, as one step; alone in all, as ``nextMany(_:)``.
     public static func stepMany(_ steps: [(session: Session, token: Token)]) async throws {
         try await steps.first?.session.stepMany(steps.map(\.session.handle), steps.map(\.token))
     }
     private func stepMany(_ handles: [Handle], _ tokens: [Token]) throws {
-        try Handle.together(handles) { try check(weir_step_many($0, tokens, UInt32(tokens.count))) }
+        try Handle.inside(handles) { try check(weir_step_many($0, tokens, UInt32(tokens.count))) }
     }
 
     /// Lets calls look at a ``Cancel``, too.
@@ -267,22 +275,22 @@ public actor Session {
     // MARK: What it holds
 
     /// The tokens of the conversation; of a very long one perhaps the latest only.
-    public var tokens: [Token] { get throws(WeirError) { Array(try view(weir_session_tokens)) } }
+    public var tokens: [Token] { get throws(WeirError) { try lent(weir_session_tokens) { Array($0) } } }
     /// The logits after the last token, for the time of the closure.
     public func withLogits<R: Sendable>(_ body: @Sendable (UnsafeBufferPointer<Float>) throws -> R) throws -> R {
-        try body(try view(weir_session_logits))
+        try lent(weir_session_logits) { logits in Result { try body(logits) } }.get()
     }
-    private func view<T>(
-        _ read: (OpaquePointer, UnsafeMutablePointer<UnsafePointer<T>?>, UnsafeMutablePointer<UInt32>) -> weir_status
-    ) throws(WeirError) -> UnsafeBufferPointer<T> {
-        var (start, n): (UnsafePointer<T>?, UInt32) = (nil, 0)
-        try call { read($0, &start, &n) }
-        return UnsafeBufferPointer(start: start, count: Int(n))
+    private func lent<T, R>(
+        _ read: (OpaquePointer, UnsafeMutablePointer<UnsafePointer<T>?>, UnsafeMutablePointer<UInt32>) -> weir_status,
+        _ body: (UnsafeBufferPointer<T>) -> R
+    ) throws(WeirError) -> R {
+        try handle.inside { raw throws(WeirError) in try body(Weir.lent { read(raw, $0, $1) }) }
     }
     /// Where the conversation's pages are.
     public func pages() throws(WeirError) -> [PageState] {
-        let raw = try self.raw
-        return try listed(weir_page_state(), guess: 256) { weir_session_pages(raw, $0, $1, $2) }.map(PageState.init)
+        try handle.inside { raw throws(WeirError) in
+            try listed(weir_page_state(), guess: 256) { weir_session_pages(raw, $0, $1, $2) }.map(PageState.init)
+        }
     }
     /// Keeps the pages of these positions.
     public func pin(_ positions: Range<Int>) throws(WeirError) { try pages(positions, weir_session_pin) }
@@ -308,14 +316,13 @@ public actor Session {
 
     /// A call that the task's cancellation stops while it runs. If that is too late, the next call must not have it.
     private func cancellable(_ call: Call, _ body: (OpaquePointer) -> weir_status) async throws {
-        let raw = try self.raw, handle = handle
         let result = await withTaskCancellationHandler {
             // Only a closure that has `self` runs on the session's thread.
-            Result { try call.rethrowing { try Handle.drawing([self.handle], []) { try check(body(raw)) } } }
+            Result { try call.rethrowing { try Handle.drawing([self.handle]) { try check(body($0[0]!)) } } }
         } onCancel: {
-            handle.briefly { weir_session_cancel($0) }
+            cancel()
         }
-        if Task.isCancelled { weir_session_clear_cancel(raw) }
+        if Task.isCancelled { clearCancel() }
         try result.get()
     }
 }

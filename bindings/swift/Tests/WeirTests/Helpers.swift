@@ -22,6 +22,16 @@ final class Shared<Value: Sendable>: @unchecked Sendable {
     func change(_ body: (inout Value) -> Void) { lock.withLock { body(&held) } }
 }
 
+struct TooLate: Error {}
+/// Waits for what another task or thread does.
+func wait(until isDone: () -> Bool) async throws {
+    let end = ContinuousClock.now + .seconds(60)
+    while !isDone() {
+        if ContinuousClock.now > end { throw TooLate() }
+        try? await Task.sleep(for: .microseconds(50))
+    }
+}
+
 /// All events of an answer.
 func all(_ session: Session, _ options: GenerateOptions = GenerateOptions()) async throws -> [Event] {
     var events: [Event] = []
