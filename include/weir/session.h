@@ -759,8 +759,8 @@ typedef struct weir_span {
  *  what is read. An answer of this session is recognised by its text and keeps the tokens that were drawn.
  *
  *  @param session    in/out
- *  @param messages   in, [n_messages], chat->message_bytes apart (sizeof(weir_chat_message) when chat is NULL: of this
- *                    header)
+ *  @param messages   in, [n_messages], chat->message_bytes apart; 64 bytes, which is the weir_chat_message of 1.1, when
+ *                    chat is NULL
  *  @param n_messages 1 .. 65535
  *  @param options    in, NULL for all defaults
  *  @param spans      out, [n_messages] where each message's text is; {0, 0} for messages that were dropped. NULL: not

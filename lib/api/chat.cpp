@@ -101,9 +101,7 @@ Status api::read_chat(const char* function, const weir_chat_message* messages, u
   WEIR_TRY(read_struct(options, "weir_chat_options", read));
   if (read.reserved != 0) return fail(WEIR_ERR_INVALID_ARG, "weir_chat_options: reserved is not 0");
   WEIR_TRY(check_messages(function, messages, n_messages));
-  // Who has this version's options has its messages.
-  const bool is_current = options != nullptr && options->struct_size >= sizeof(weir_chat_options);
-  if (read.message_bytes == 0 && is_current) read.message_bytes = sizeof(weir_chat_message);
+  if (read.message_bytes == 0) read.message_bytes = unsaid_message_bytes(options);
   return read_messages(messages, n_messages, read.message_bytes, list);
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/chat_messages.h"
 #include "api/handles.h"
 #include "api/text.h"
 #include "text/chat_jinja.h"
@@ -123,6 +124,7 @@ Status prompt(weir_session* session, const weir_chat_message* messages, uint64_t
   std::pmr::memory_resource* memory = &model->runtime->memory;
   weir_chat_options defaults = WEIR_CHAT_OPTIONS_INIT, chat;
   defaults.flags = WEIR_CHAT_ADD_ASSISTANT;
+  defaults.message_bytes = api::kPromptMessageBytes;
   api::ChatMessages list(memory);
   WEIR_TRY(api::read_chat("weir_session_prompt", messages, n_messages,
                           options.chat != nullptr ? options.chat : &defaults, chat, list));

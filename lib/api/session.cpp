@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "api/chat_messages.h"
 #include "api/handles.h"
 #include "policy/policy.h"
 #include "policy/presets.h"
@@ -357,7 +358,7 @@ weir_status weir_session_answer(weir_session* session, weir_chat_message* messag
   WEIR_API_REQUIRE(session);
   WEIR_API_REQUIRE(message);
   return api::guard([&]() -> Status {
-    if (message_bytes < 24 || message_bytes > api::kMaxStructSize)
+    if (message_bytes < api::kFirstMessageBytes || message_bytes > api::kMaxStructSize)
       return fail(WEIR_ERR_INVALID_ARG, "weir_session_answer: message_bytes is %u", message_bytes);
     weir_chat_message value = WEIR_CHAT_MESSAGE_INIT;
     bool malformed = false;

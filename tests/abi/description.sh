@@ -64,7 +64,8 @@ layout() { "${PYTHON:-python3}" "$source/tests/abi/layout.py" "$1" | sort >"$2";
 layout "$abi/weir-1.abi" "$work/layout_before" && layout "$work/fresh.abi" "$work/layout_now" || exit 1
 comm -23 "$work/layout_before" "$work/layout_now" >"$work/changed"
 if [ -s "$work/changed" ] || ! [ -s "$work/layout_before" ]; then
-    echo "fields that are gone, moved or of another type (struct, number, offset in bits, name, type):"
+    echo "fields that are gone, moved or of another type (struct, number, offset in bits, name, type), or a struct"
+    echo "without struct_size that has another size:"
     sed 's/^/  /' "$work/changed"
     failures=1
 fi

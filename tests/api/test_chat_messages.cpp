@@ -30,14 +30,22 @@ void assert_same(const weir_chat_message& a, const weir_chat_message& b) {
   assert_int_equal(a.content_bytes, b.content_bytes);
 }
 
+// Messages as an older version lays them out: the first bytes of each.
+std::vector<unsigned char> packed_messages(size_t bytes) {
+  std::vector<unsigned char> packed;
+  for (const weir_chat_message& message : kMessages) {
+    const auto* first = reinterpret_cast<const unsigned char*>(&message);
+    packed.insert(packed.end(), first, first + bytes);
+  }
+  return packed;
+}
+
 // Programs of 1.0 say 24 or 0, or call weir_chat_render, which cannot say. A larger library reads them alike.
 void chat_messages__of_version_1_0(void**) {
-  std::vector<unsigned char> packed;  // as 1.0 lays them out
-  for (const weir_chat_message& message : kMessages) {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(&message);
-    packed.insert(packed.end(), bytes, bytes + 24);
-  }
-  for (const uint32_t stride : {0u, 24u}) {
+  const std::vector<unsigned char> packed = packed_messages(24);
+  weir_chat_options options{};
+  options.struct_size = 40;
+  for (const uint32_t stride : {24u, api::unsaid_message_bytes(nullptr), api::unsaid_message_bytes(&options)}) {
     LaterList later(5, LaterMessage{{}, "old", 7});
     assert_true(api::read_messages(packed.data(), 3, stride, later).ok());
     assert_int_equal(later.size(), 3);
@@ -48,6 +56,24 @@ void chat_messages__of_version_1_0(void**) {
     std::pmr::vector<weir_chat_message> now;
     assert_true(api::read_messages(packed.data(), 3, stride, now).ok());
     for (size_t i = 0; i < 3; ++i) assert_same(now[i], kMessages[i]);
+  }
+}
+
+// Programs of 1.1 may give weir_session_prompt no chat options, or such with message_bytes 0. In a library whose struct
+// has grown since, their messages are as far apart as they were.
+void chat_messages__of_version_1_1(void**) {
+  const std::vector<unsigned char> packed = packed_messages(64);
+  for (const uint32_t bytes : {64u, 4096u}) {  // sizeof the options of 1.1, and of a later version
+    weir_chat_options options{};
+    options.struct_size = bytes;
+    assert_int_equal(api::unsaid_message_bytes(&options), 64);
+  }
+  LaterList later(5, LaterMessage{{}, "old", 7});
+  assert_true(api::read_messages(packed.data(), 3, api::kPromptMessageBytes, later).ok());
+  assert_int_equal(later.size(), 3);
+  for (size_t i = 0; i < 3; ++i) {
+    assert_memory_equal(&later[i].first, &kMessages[i], sizeof(kMessages[i]));
+    assert_true(later[i].name == nullptr && later[i].flags == 0);
   }
 }
 
@@ -76,7 +102,7 @@ void chat_messages__of_a_later_version(void**) {
   messages[1].flags = 1;
   assert_int_equal(api::read_messages(messages, 2, sizeof(LaterMessage), now).code(), WEIR_ERR_UNSUPPORTED);
   assert_non_null(std::strstr(last_error_text(), "messages[1]: byte"));
-  for (const uint32_t stride : {1u, 16u, 23u, 25u, 28u, 4104u, UINT32_MAX}) {
+  for (const uint32_t stride : {0u, 1u, 16u, 23u, 25u, 28u, 4104u, UINT32_MAX}) {
     assert_int_equal(api::read_messages(messages, 2, stride, now).code(), WEIR_ERR_INVALID_ARG);
   }
 }
@@ -86,6 +112,7 @@ void chat_messages__of_a_later_version(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(chat_messages__of_version_1_0),
+      cmocka_unit_test(chat_messages__of_version_1_1),
       cmocka_unit_test(chat_messages__of_a_version_between),
       cmocka_unit_test(chat_messages__of_a_later_version),
   };

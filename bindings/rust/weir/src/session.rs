@@ -34,11 +34,7 @@ impl Session {
     /// Makes the session hold exactly these messages: keeps the longest common beginning of what it holds, and reads
     /// the rest, see [`sys::weir_session_prompt`].
     pub fn prompt(&mut self, messages: &[Message], options: &PromptOptions) -> Result<Prompted> {
-        let ((messages, _texts), mut options, usual) =
-            (raw_messages(messages)?, options.ready()?, ChatOptions::default());
-        if options.chat.is_null() {
-            options.chat = &usual.raw; // says how large messages are
-        }
+        let ((messages, _texts), options) = (raw_messages(messages)?, options.ready()?);
         let mut spans = vec![Span { first: 0, end: 0 }; messages.len()];
         let (first, n, places) = (messages.as_ptr(), messages.len() as u64, spans.as_mut_ptr());
         let report = get(|out| unsafe { sys::weir_session_prompt(self.0.raw, first, n, &options, places, out) })?;

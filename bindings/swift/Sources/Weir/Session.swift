@@ -168,8 +168,7 @@ public actor Session {
     public func prompt(_ messages: [Message], _ options: PromptOptions = .init()) async throws
         -> (report: PromptReport, spans: [TextSpan]) {
         let call = Call(), list = try call.messages(messages), n = UInt64(messages.count)
-        var options = options, report = weir_prompt_report.sized
-        options.chat = options.chat ?? ChatOptions()
+        var report = weir_prompt_report.sized
         var given = try options.raw(call), spans = [weir_span](repeating: weir_span(), count: messages.count)
         try await cancellable(call) { weir_session_prompt($0, list, n, &given, &spans, &report) }
         return (PromptReport(report), spans.map(TextSpan.init))
