@@ -185,13 +185,21 @@ struct Settings {
   bool has_tools = false, must_call = false;
 };
 
+// `what` names where the tools are from.
+void require_place_for_tools(const weir_model* model, const std::string& chat_template, const std::string& tools,
+                             const char* what) {
+  if (try_chat_settings(model, {chat_template, tools, ""}) == WEIR_ERR_UNSUPPORTED)
+    throw std::runtime_error(std::string(what) + ": " + weir_last_error() + "; --template gives another one");
+}
+
 void require_readable_calls(const weir_model* model) {
   weir_chat_info info = WEIR_CHAT_INFO_INIT;
   check(weir_model_chat_info(model, &info), "cannot look at the chat template");
   if (info.tool_format[0] == '\0') {
     throw std::runtime_error(
         "tools: how this model writes calls is not known, as neither its own chat template nor its vocabulary has "
-        "marks for them; --tool-choice required makes each answer a call");
+        "marks for them; --tool-choice required, or \"tool_choice\": \"required\" in a line of --prompts, makes each "
+        "answer a call");
   }
 }
 
@@ -209,6 +217,7 @@ Settings settings_of(const weir_model* model, const SolveOptions& options, const
     throw std::runtime_error("\"tools\" and \"variables\" are for the chat template, and --raw uses none");
   if (s.has_tools && s.constraint.has_value()) throw std::runtime_error(kToolsOrConstraint);
   if (s.must_call) s.constraint = ConstraintText{WEIR_CONSTRAINT_TOOLS, tools_to_call(tools, choice)};
+  if (s.has_tools) require_place_for_tools(model, options.chat_template, tools.json, "tools");
   if (s.has_tools && !s.must_call) require_readable_calls(model);
   // Files may class <think> as a control token; what the model thinks is part of what it says.
   s.answer.flags = WEIR_GENERATE_SPECIAL_TEXT;
@@ -324,9 +333,7 @@ void require_chat_abilities(const weir_model* model, const SolveOptions& options
     throw std::runtime_error("--var: " + message.substr(message.starts_with(field) ? field.size() : 0));
   }
   if (!has_tools) return;
-  settings = {options.chat_template, options.tools.json, ""};
-  if (try_chat_settings(model, settings) == WEIR_ERR_UNSUPPORTED)
-    throw std::runtime_error(std::string("--tools: ") + weir_last_error() + "; --template gives another one");
+  require_place_for_tools(model, options.chat_template, options.tools.json, "--tools");
   if (options.tool_choice == kToolsFree) require_readable_calls(model);
 }
 

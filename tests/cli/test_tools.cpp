@@ -151,6 +151,26 @@ void tools__that_are_wrong(void**) {
   assert_string_equal(one(weir(must))["calls"][0][0]["name"].get<std::string>().c_str(), "add");
 }
 
+// A line is told what helps: another template where this one has no place for tools, which a choice would not help; the
+// choice where the model's way of calling is not known.
+void prompts__are_told_what_helps(void**) {
+  const auto error_of = [](const std::string& fields, const std::vector<std::string>& more) {
+    const std::string line = R"({"prompt": "x", "tools": [{"name": "stop"}])" + fields + "}\n";
+    std::vector<std::string> all = {"run", "-m", kModel, "--prompts", write_file("told.jsonl", line), "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const json r = lines_of(weir(all)).at(0);
+    return r.contains("error") ? r["error"].get<std::string>() : r["calls"][0][0]["name"].get<std::string>();
+  };
+  for (const char* choice : {"", R"(, "tool_choice": "required")", R"(, "tool_choice": "stop")"}) {
+    const std::string error = error_of(choice, {});
+    assert_true(contains(error, "tools: the chat template has no place for tools; --template gives another one"));
+    assert_false(contains(error, "required"));
+  }
+  const std::string mute = write_file("mute.jinja", "{{ tools | tojson }}{{ messages[0].content }}");
+  assert_true(contains(error_of("", {"--template", mute}), R"("tool_choice": "required" in a line)"));
+  assert_string_equal(error_of(R"(, "tool_choice": "required")", {"--template", mute}).c_str(), "stop");
+}
+
 void variables__reach_the_template(void**) {
   const std::string file = write_file("x.jinja", "{{ x is string }}{{ x }}{{ y }}|{{ messages[0].content }}");
   const auto n_prompt = [&](const std::vector<std::string>& more) {
@@ -271,10 +291,10 @@ void prompts__have_tools_and_variables(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
-      cmocka_unit_test(tools__calls_are_parsed),           cmocka_unit_test(tools__an_answer_can_be_made_a_call),
-      cmocka_unit_test(tools__calls_without_tags),         cmocka_unit_test(tools__that_are_wrong),
-      cmocka_unit_test(variables__reach_the_template),     cmocka_unit_test(thoughts__have_a_budget),
-      cmocka_unit_test(prompts__have_tools_and_variables),
+      cmocka_unit_test(tools__calls_are_parsed),       cmocka_unit_test(tools__an_answer_can_be_made_a_call),
+      cmocka_unit_test(tools__calls_without_tags),     cmocka_unit_test(tools__that_are_wrong),
+      cmocka_unit_test(variables__reach_the_template), cmocka_unit_test(thoughts__have_a_budget),
+      cmocka_unit_test(prompts__are_told_what_helps),  cmocka_unit_test(prompts__have_tools_and_variables),
   };
   return cmocka_run_group_tests_name("cli/tools", tests, make_model, remove_folder);
 }

@@ -8,6 +8,7 @@
 #include "tests/cmocka_cpp.h"
 #include "tests/text/text_test.h"
 #include "text/constraint/constraint.h"
+#include "text/constraint/pattern.h"
 
 using namespace weir;
 using namespace weir::constraint;
@@ -354,9 +355,29 @@ void constraint__refused(void**) {
   std::string deep_schema, chain;
   for (int i = 0; i < 5000; ++i) deep_schema += "{\"items\":";
   for (int i = 0; i < 9000; ++i) chain += "a" + std::to_string(i) + " ::= a" + std::to_string(i + 1) + "\n";
+  const std::string cut_type = "#/type: \"" + std::string(100, 'x') + "\" is not a type";
   const Bad all[] = {
       {kSchema, R"({"items": {"uniqueItems": true}})", WEIR_ERR_UNSUPPORTED, "#/items: \"uniqueItems\""},
-      {kSchema, R"({"type": "strin"})", WEIR_ERR_INVALID_ARG, "#/type: "},
+      {kSchema, R"({"type": "strin"})", WEIR_ERR_INVALID_ARG,
+       "#/type: \"strin\" is not a type: null, boolean, integer, number, string, array or object"},
+      {kSchema, R"({"type": ["string", null]})", WEIR_ERR_INVALID_ARG, "#/type/1: null is not a type: null, boolean"},
+      {kSchema, R"({"type": {}})", WEIR_ERR_INVALID_ARG, "#/type: an object is not a type"},
+      {kSchema, "{\"type\": \"" + std::string(300, 'x') + "\"}", WEIR_ERR_INVALID_ARG, cut_type.c_str()},
+      {kSchema, R"({"minLength": -1})", WEIR_ERR_INVALID_ARG, "#/minLength: -1 is not a whole number from 0 on"},
+      {kSchema, R"({"maxItems": 1.5})", WEIR_ERR_INVALID_ARG, "#/maxItems: 1.5 is not a whole number from 0 on"},
+      {kSchema, R"({"minimum": true})", WEIR_ERR_INVALID_ARG, "#/minimum: true is not a number"},
+      {kSchema, R"({"enum": []})", WEIR_ERR_INVALID_ARG, "#/enum: an empty list is not a list of one or more values"},
+      {kSchema, R"({"enum": "a"})", WEIR_ERR_INVALID_ARG, "#/enum: \"a\" is not a list of one or more values"},
+      {kSchema, R"({"anyOf": []})", WEIR_ERR_INVALID_ARG,
+       "#/anyOf: an empty list is not a list of one or more schemas"},
+      {kSchema, R"({"allOf": {}})", WEIR_ERR_INVALID_ARG, "#/allOf: an object is not a list of one or more schemas"},
+      {kSchema, R"({"pattern": 5})", WEIR_ERR_INVALID_ARG, "#/pattern: 5 is not a string"},
+      {kSchema, R"({"format": null})", WEIR_ERR_INVALID_ARG, "#/format: null is not a string"},
+      {kSchema, R"({"$ref": 5})", WEIR_ERR_INVALID_ARG, "#/$ref: 5 is not a string"},
+      {kSchema, R"({"required": "a"})", WEIR_ERR_INVALID_ARG, "#/required: \"a\" is not a list of names"},
+      {kSchema, R"({"required": ["a", 7]})", WEIR_ERR_INVALID_ARG, "#/required/1: 7 is not a string"},
+      {kSchema, R"({"properties": [1]})", WEIR_ERR_INVALID_ARG, "#/properties: a list is not an object of schemas"},
+      {kSchema, R"({"prefixItems": true})", WEIR_ERR_INVALID_ARG, "#/prefixItems: true is not a list of schemas"},
       {kSchema, R"({"minLength": 3, "maxLength": 2})", WEIR_ERR_INVALID_ARG, "#: minLength"},
       {kSchema, R"({"type": "array", "minItems": 3, "maxItems": 2})", WEIR_ERR_INVALID_ARG, "#: minItems"},
       {kSchema, R"({"properties": {"a": {"minimum": 3, "exclusiveMaximum": 3}}})", WEIR_ERR_INVALID_ARG,
@@ -375,18 +396,21 @@ void constraint__refused(void**) {
       {kSchema, R"x({"type": "string", "pattern": "(?=a)"})x", WEIR_ERR_UNSUPPORTED, "#/pattern: "},
       {kSchema, R"x({"type": "string", "pattern": "(a"})x", WEIR_ERR_INVALID_ARG, "#/pattern: "},
       {kSchema, R"x({"type": "string", "pattern": "(a|b)*a(a|b){40}"})x", WEIR_ERR_UNSUPPORTED, "too many states"},
-      {kSchema, R"({"type": "string", "format": "iri"})", WEIR_ERR_UNSUPPORTED, "\"iri\""},
-      {kSchema, R"({"multipleOf": 0})", WEIR_ERR_INVALID_ARG, "#/multipleOf: it is not above 0"},
-      {kSchema, R"({"multipleOf": -2})", WEIR_ERR_INVALID_ARG, "#/multipleOf: it is not above 0"},
-      {kSchema, R"({"multipleOf": "2"})", WEIR_ERR_INVALID_ARG, "#/multipleOf: it is no number"},
+      {kSchema, R"({"type": "string", "format": "iri"})", WEIR_ERR_UNSUPPORTED,
+       "\"iri\" is not supported; there are date-time, date, time, duration, uuid, email, hostname, ipv4, ipv6 and "
+       "uri"},
+      {kSchema, R"({"multipleOf": 0})", WEIR_ERR_INVALID_ARG, "#/multipleOf: 0 is not a number above 0"},
+      {kSchema, R"({"multipleOf": -2})", WEIR_ERR_INVALID_ARG, "#/multipleOf: -2 is not a number above 0"},
+      {kSchema, R"({"multipleOf": "2"})", WEIR_ERR_INVALID_ARG, "#/multipleOf: \"2\" is not a number"},
       {kSchema, R"({"type": "integer", "multipleOf": 99991})", WEIR_ERR_UNSUPPORTED, "#/multipleOf: multipleOf needs"},
       {kSchema, R"({"multipleOf": 1.234567891})", WEIR_ERR_UNSUPPORTED, "#/multipleOf: multipleOf of more than 9"},
       {kSchema, R"({"items": {"type": "integer", "minimum": 1, "maximum": 4, "multipleOf": 5}, "minItems": 1,
                     "type": "array"})",
        WEIR_ERR_INVALID_ARG, "#/items: no value"},
       {kSchema, R"({"const": 7, "multipleOf": 2})", WEIR_ERR_INVALID_ARG, "#: no value"},
-      {kSchema, R"({"patternProperties": {"a": 1}})", WEIR_ERR_INVALID_ARG, "#/patternProperties/a: a schema is"},
-      {kSchema, R"({"patternProperties": []})", WEIR_ERR_INVALID_ARG, "#/patternProperties: it is no object"},
+      {kSchema, R"({"patternProperties": {"a": 1}})", WEIR_ERR_INVALID_ARG, "#/patternProperties/a: 1 is not a schema"},
+      {kSchema, R"({"patternProperties": []})", WEIR_ERR_INVALID_ARG,
+       "#/patternProperties: an empty list is not an object of schemas"},
       {kSchema, R"({"patternProperties": {"(": true}})", WEIR_ERR_INVALID_ARG, "#/patternProperties/(: pattern"},
       {kSchema, R"({"patternProperties": {"a": true, "b": true, "c": true, "d": true, "e": true}})",
        WEIR_ERR_UNSUPPORTED, "more than 4 patterns"},
@@ -395,9 +419,9 @@ void constraint__refused(void**) {
       {kSchema, "{\"const\": \"" + std::string(10 << 20, 'x'), WEIR_ERR_INVALID_ARG, "does not end"},
       {kSchema, std::string(17 << 20, ' '), WEIR_ERR_UNSUPPORTED, "bytes"},
       {kSchema, "[1", WEIR_ERR_INVALID_ARG, "line 1, byte 3"},
-      {kSchema, "3", WEIR_ERR_INVALID_ARG, "#: a schema is"},
-      {WEIR_CONSTRAINT_TOOLS, "[]", WEIR_ERR_INVALID_ARG, "the tools"},
-      {WEIR_CONSTRAINT_TOOLS, R"([{"function": {}}])", WEIR_ERR_INVALID_ARG, "#/0/function: "},
+      {kSchema, "3", WEIR_ERR_INVALID_ARG, "#: 3 is not a schema: an object, true or false"},
+      {WEIR_CONSTRAINT_TOOLS, "[]", WEIR_ERR_INVALID_ARG, "the tools: not a list of one or more"},
+      {WEIR_CONSTRAINT_TOOLS, R"([{"function": {}}])", WEIR_ERR_INVALID_ARG, "#/0/function: a tool is an object with"},
       {kGbnf, "", WEIR_ERR_INVALID_ARG, "root"},
       {kGbnf, "root ::= expr\nexpr ::= term \"+\" term\nterm ::= expr | \"x\"\n", WEIR_ERR_UNSUPPORTED,
        "line 2: the rule \"expr\""},
@@ -413,6 +437,16 @@ void constraint__refused(void**) {
       {kGbnf, "root ::= a0\n" + chain + "a9000 ::= root2\nroot2 ::= a0", WEIR_ERR_INVALID_ARG, "has no text"},
       {kGbnf, std::string(5 << 20, 'x'), WEIR_ERR_UNSUPPORTED, "bytes"},
   };
+  // What the message about formats says there is.
+  size_t n_formats = 0;
+  const std::string names = std::string(kFormatNames) + ",";
+  for (size_t at = 0, end; (end = names.find_first_of(", ", at)) != std::string::npos; at = end + 1) {
+    const std::string name = names.substr(at, end - at);
+    if (name.empty() || name == "and") continue;
+    assert_true(Compiled(kSchema, R"({"type": "string", "format": ")" + name + "\"}").status().ok());
+    ++n_formats;
+  }
+  assert_int_equal(n_formats, 10);
   for (const Bad& bad : all) {
     const auto started = std::chrono::steady_clock::now();
     const Compiled c(bad.kind, bad.text);

@@ -36,7 +36,7 @@ Status compile_tools(std::string_view text, GrammarBuilder& builder, std::pmr::m
   JsonText json(memory);
   WEIR_TRY(json.read(text, "the tools"));
   if (json.kind(0) != JsonText::kArray || json.size(0) == 0)
-    return fail(WEIR_ERR_INVALID_ARG, "the tools: they are no list, or it is empty");
+    return fail(WEIR_ERR_INVALID_ARG, "the tools: not a list of one or more tools");
   SchemaCompiler schemas(json, builder, memory);
   const uint32_t root = builder.add_rule(0);
   for (Id tool = json.first(0); tool != JsonText::kNone; tool = json.next(tool)) {
@@ -45,7 +45,8 @@ Status compile_tools(std::string_view text, GrammarBuilder& builder, std::pmr::m
     const Id name = json.find(function, "name"), parameters = json.find(function, "parameters");
     char path[300];
     if (name == JsonText::kNone || json.kind(name) != JsonText::kString)
-      return fail(WEIR_ERR_INVALID_ARG, "%s: a tool without a name", json.path(function, path, sizeof(path)));
+      return fail(WEIR_ERR_INVALID_ARG, "%s: a tool is an object with a string \"name\", or has it in \"function\"",
+                  json.path(function, path, sizeof(path)));
     uint32_t node = builder.start(root);
     const auto step = [&] {
       const uint32_t next = builder.add_node();

@@ -59,6 +59,9 @@ constexpr Keyword kKeywords[] = {{"$anchor", Use::kNote},
                                  {"type", Use::kConstrains},
                                  {"writeOnly", Use::kNote}};
 
+constexpr char kSomeSchemas[] = "a list of one or more schemas";
+constexpr size_t kMostShown = 100;  // bytes of a text in a message
+
 const Keyword* find_keyword(string_view name) {
   for (const Keyword& k : kKeywords) {
     if (k.name == name) return &k;
@@ -78,6 +81,18 @@ bool same_name(string_view escaped, string_view name) {
 }
 
 }  // namespace
+
+// The message about a value that is none of those that its place takes.
+Status SchemaCompiler::wrong(Id value, const char* wanted) const {
+  static constexpr const char* kWords[] = {"null", "false", "true", "", "", "a list", "an object"};
+  const JsonText::Kind kind = json_.kind(value);
+  const bool has_text = kind == JsonText::kNumber || kind == JsonText::kString;
+  const string_view text = has_text ? json_.text(value).substr(0, kMostShown) : kWords[kind];
+  const char* quote = kind == JsonText::kString ? "\"" : "";
+  const bool is_empty = kind == JsonText::kArray && json_.size(value) == 0;
+  return fail(WEIR_ERR_INVALID_ARG, "%s: %s%.*s%s is not %s", at(value), is_empty ? "an empty list" : quote,
+              is_empty ? 0 : static_cast<int>(text.size()), text.data(), quote, wanted);
+}
 
 // The rule of a list; the list is sorted, and loses what is in it twice and what demands nothing.
 uint32_t SchemaCompiler::rule_of(List& list) {
@@ -143,8 +158,7 @@ Status SchemaCompiler::write(uint32_t index) {
 
 Status SchemaCompiler::check_keywords(Id schema) {
   if (json_.is_bool(schema)) return {};
-  if (json_.kind(schema) != JsonText::kObject)
-    return fail(WEIR_ERR_INVALID_ARG, "%s: a schema is an object, true or false", at(schema));
+  if (json_.kind(schema) != JsonText::kObject) return wrong(schema, "a schema: an object, true or false");
   if (schema >= first_.size()) first_.resize(schema + 1, 0);
   if (first_[schema] != 0) return {};
   first_[schema] = 1;
@@ -201,14 +215,14 @@ Status SchemaCompiler::expand(List& list, uint32_t i, PodVector<uint32_t>& came_
     WEIR_TRY(add(target));
   }
   if (all == JsonText::kNone || (done & kAllOf) != 0) return {};
-  if (json_.kind(all) != JsonText::kArray || json_.size(all) == 0)
-    return fail(WEIR_ERR_INVALID_ARG, "%s: it is no list of schemas", at(all));
+  if (json_.kind(all) != JsonText::kArray || json_.size(all) == 0) return wrong(all, kSomeSchemas);
   for (Id id = json_.first(all); id != JsonText::kNone; id = json_.next(id)) WEIR_TRY(add(id));
   return {};
 }
 
 Status SchemaCompiler::resolve(Id ref, Id& target) const {
-  const string_view text = json_.kind(ref) == JsonText::kString ? json_.text(ref) : string_view();
+  if (json_.kind(ref) != JsonText::kString) return wrong(ref, "a string");
+  const string_view text = json_.text(ref);
   const auto n = static_cast<int>(std::min<size_t>(text.size(), 200));
   if (!text.starts_with('#')) {
     return fail(WEIR_ERR_UNSUPPORTED, "%s: \"%.*s\" is not a place in this schema, such as #/$defs/a", at(ref), n,
@@ -244,8 +258,7 @@ Status SchemaCompiler::branches(const List& list, uint32_t from, uint32_t to, bo
     for (const Entry flag : {Entry{kAnyOf}, Entry{kOneOf}}) {
       const Id all = json_.find(schema, flag == kAnyOf ? "anyOf" : "oneOf");
       if ((list[i] & flag) != 0 || all == JsonText::kNone) continue;
-      if (json_.kind(all) != JsonText::kArray || json_.size(all) == 0)
-        return fail(WEIR_ERR_INVALID_ARG, "%s: it is no list of schemas", at(all));
+      if (json_.kind(all) != JsonText::kArray || json_.size(all) == 0) return wrong(all, kSomeSchemas);
       List rest(memory_);
       rest.append(list.data(), list.size());
       rest[i] |= flag;

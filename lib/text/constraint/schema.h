@@ -122,6 +122,7 @@ class SchemaCompiler {
   Status add_others(const Facts& facts, const PodVector<std::string_view>& names, const NamePatterns& patterns,
                     PodVector<uint32_t>& terminals, PodVector<uint32_t>& rules);
   bool list_is_never(const List& list) const;
+  Status wrong(Id value, const char* wanted) const;
   const char* at(Id where) const { return json_.path(where, path_, sizeof(path_)); }  // for messages
   const Dfa& plain_string();
   const Dfa& character();

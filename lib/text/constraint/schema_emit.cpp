@@ -228,7 +228,7 @@ Status SchemaCompiler::emit_array(const Facts& f, uint32_t from, uint32_t to) {
     if (items != JsonText::kNone && json_.kind(items) == JsonText::kArray)
       return fail(WEIR_ERR_UNSUPPORTED, "%s: a list is not supported here; prefixItems is", at(items));
     if (prefix == JsonText::kNone) continue;
-    if (json_.kind(prefix) != JsonText::kArray) return fail(WEIR_ERR_INVALID_ARG, "%s: it is no list", at(prefix));
+    if (json_.kind(prefix) != JsonText::kArray) return wrong(prefix, "a list of schemas");
     n_prefix = std::max(n_prefix, json_.size(prefix));
   }
   // What all schemas say about item i: where prefixItems ends, items begins.

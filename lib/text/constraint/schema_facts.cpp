@@ -25,7 +25,7 @@ Status SchemaCompiler::gather_types(Id value, uint32_t& types) const {
     for (const Name& n : kNames) {
       if (json_.kind(id) == JsonText::kString && json_.text(id) == n.name) type = n.type;
     }
-    if (type == 0) return fail(WEIR_ERR_INVALID_ARG, "%s: it is no type", at(id));
+    if (type == 0) return wrong(id, "a type: null, boolean, integer, number, string, array or object");
     found |= type;
   }
   types &= found;
@@ -33,7 +33,7 @@ Status SchemaCompiler::gather_types(Id value, uint32_t& types) const {
 }
 
 Status SchemaCompiler::read_decimal(Id value, Decimal& out) const {
-  if (json_.kind(value) != JsonText::kNumber) return fail(WEIR_ERR_INVALID_ARG, "%s: it is no number", at(value));
+  if (json_.kind(value) != JsonText::kNumber) return wrong(value, "a number");
   if (!out.read(json_.text(value)))
     return fail(WEIR_ERR_UNSUPPORTED, "%s: numbers beyond %u digits are not supported", at(value),
                 Decimal::kMostDigits);
@@ -43,7 +43,7 @@ Status SchemaCompiler::read_decimal(Id value, Decimal& out) const {
 Status SchemaCompiler::read_count(Id value, uint32_t& out) const {
   Decimal d;
   WEIR_TRY(read_decimal(value, d));
-  if (d.negative || !d.is_integer()) return fail(WEIR_ERR_INVALID_ARG, "%s: it is no count", at(value));
+  if (d.negative || !d.is_integer()) return wrong(value, "a whole number from 0 on");
   if (d.exponent > 9) return fail(WEIR_ERR_UNSUPPORTED, "%s: counts beyond 999999999 are not supported", at(value));
   out = 0;
   for (int32_t i = 0; i < d.exponent; ++i)
@@ -54,7 +54,7 @@ Status SchemaCompiler::read_count(Id value, uint32_t& out) const {
 Status SchemaCompiler::read_step(Id value, NumberStep& out) const {
   Decimal step;
   WEIR_TRY(read_decimal(value, step));
-  if (step.negative || step.n_digits == 0) return fail(WEIR_ERR_INVALID_ARG, "%s: it is not above 0", at(value));
+  if (step.negative || step.n_digits == 0) return wrong(value, "a number above 0");
   if (out.read(step)) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "%s: multipleOf of more than %u digits is not supported", at(value),
               NumberStep::kMostDigits);
@@ -81,7 +81,7 @@ Status SchemaCompiler::gather_keyword(Id value, string_view key, Facts& facts) {
   if (key == "enum" || key == "const") {
     const bool is_const = key == "const";
     if (!is_const && (json_.kind(value) != JsonText::kArray || json_.size(value) == 0))
-      return fail(WEIR_ERR_INVALID_ARG, "%s: it is no list of values", at(value));
+      return wrong(value, "a list of one or more values");
     if (facts.choices != JsonText::kNone)
       return fail(WEIR_ERR_UNSUPPORTED, "%s: two enum or const that hold together are not supported", at(value));
     facts.choices = value;
@@ -106,7 +106,7 @@ Status SchemaCompiler::gather_keyword(Id value, string_view key, Facts& facts) {
     return {};
   }
   if (key == "pattern" || key == "format") {
-    if (json_.kind(value) != JsonText::kString) return fail(WEIR_ERR_INVALID_ARG, "%s: it is no text", at(value));
+    if (json_.kind(value) != JsonText::kString) return wrong(value, "a string");
     facts.patterns.push_back(value);
   }
   return {};
@@ -214,8 +214,8 @@ Status SchemaCompiler::string_automaton(const Facts& f, Dfa& out) {
     const string_view text = json_.text(id);
     const char* format = json_.key(id) == "format" ? format_pattern(text) : nullptr;
     if (json_.key(id) == "format" && format == nullptr) {
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: the format \"%.*s\" is not supported", at(id),
-                  static_cast<int>(std::min<size_t>(text.size(), 100)), text.data());
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: the format \"%.*s\" is not supported; there are %s", at(id),
+                  static_cast<int>(std::min<size_t>(text.size(), 100)), text.data(), kFormatNames);
     }
     WEIR_TRY(make_pattern(memory_, format != nullptr ? format : text, at(id), one));
     if (!take(one)) return fail(WEIR_ERR_UNSUPPORTED, "%s: the pattern needs too many states", at(id));

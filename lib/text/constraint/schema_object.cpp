@@ -29,8 +29,7 @@ Status SchemaCompiler::collect_names(const Facts& f, PodVector<string_view>& nam
   for (const Id schema : f.objects) {
     const Id properties = json_.find(schema, "properties");
     if (properties == JsonText::kNone) continue;
-    if (json_.kind(properties) != JsonText::kObject)
-      return fail(WEIR_ERR_INVALID_ARG, "%s: it is no object of schemas", at(properties));
+    if (json_.kind(properties) != JsonText::kObject) return wrong(properties, "an object of schemas");
     if (json_.size(properties) + names.size() > kMostProperties)
       return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u properties", at(properties), kMostProperties);
     for (Id id = json_.first(properties); id != JsonText::kNone; id = json_.next(id)) add(json_.key(id), false);
@@ -38,11 +37,11 @@ Status SchemaCompiler::collect_names(const Facts& f, PodVector<string_view>& nam
   for (const Id schema : f.objects) {
     const Id list = json_.find(schema, "required");
     if (list == JsonText::kNone) continue;
-    if (json_.kind(list) != JsonText::kArray) return fail(WEIR_ERR_INVALID_ARG, "%s: it is no list of names", at(list));
+    if (json_.kind(list) != JsonText::kArray) return wrong(list, "a list of names");
     if (json_.size(list) > kMostProperties)
       return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u names", at(list), kMostProperties);
     for (Id id = json_.first(list); id != JsonText::kNone; id = json_.next(id)) {
-      if (json_.kind(id) != JsonText::kString) return fail(WEIR_ERR_INVALID_ARG, "%s: it is no name", at(id));
+      if (json_.kind(id) != JsonText::kString) return wrong(id, "a string");
       add(json_.text(id), true);
     }
   }
@@ -53,8 +52,7 @@ Status SchemaCompiler::name_patterns(const Facts& f, NamePatterns& out) const {
   for (const Id schema : f.objects) {
     const Id patterns = json_.find(schema, "patternProperties");
     if (patterns == JsonText::kNone) continue;
-    if (json_.kind(patterns) != JsonText::kObject)
-      return fail(WEIR_ERR_INVALID_ARG, "%s: it is no object of schemas", at(patterns));
+    if (json_.kind(patterns) != JsonText::kObject) return wrong(patterns, "an object of schemas");
     for (Id id = json_.first(patterns); id != JsonText::kNone; id = json_.next(id)) {
       if (out.n == NamePatterns::kMost) {
         return fail(WEIR_ERR_UNSUPPORTED, "%s: patternProperties with more than %u patterns are not supported",
