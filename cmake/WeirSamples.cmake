@@ -67,6 +67,27 @@ if(weir_png)
   target_compile_definitions(weir_cli_parts PUBLIC WEIR_HAVE_PNG)
 endif()
 
+# The server of weir serve. Without cpp-httplib the subcommand only says what is missing; a self-contained program goes
+# without, because Debian's is a shared library that needs others.
+target_sources(weir_cli_parts PRIVATE "${PROJECT_SOURCE_DIR}/samples/server/serve.cpp")
+target_include_directories(weir_cli_parts PUBLIC "${PROJECT_SOURCE_DIR}/samples")
+pkg_check_modules(HTTPLIB IMPORTED_TARGET cpp-httplib)
+if(HTTPLIB_FOUND AND NOT WEIR_SELF_CONTAINED)
+  file(GLOB weir_server_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/samples/server/*.cpp")
+  file(GLOB_RECURSE weir_page_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/samples/server/page/*")
+  set(weir_page_source "${PROJECT_BINARY_DIR}/page_files.cpp")
+  add_custom_command(OUTPUT "${weir_page_source}"
+                     COMMAND ${CMAKE_COMMAND} "-DFOLDER=${PROJECT_SOURCE_DIR}/samples/server/page"
+                             "-DOUT=${weir_page_source}" -P "${PROJECT_SOURCE_DIR}/cmake/page_files.cmake"
+                     DEPENDS ${weir_page_files} "${PROJECT_SOURCE_DIR}/cmake/page_files.cmake" VERBATIM)
+  target_sources(weir_cli_parts PRIVATE ${weir_server_sources} "${weir_page_source}")
+  target_compile_definitions(weir_cli_parts PRIVATE WEIR_HAVE_HTTPLIB)
+  target_link_libraries(weir_cli_parts PRIVATE PkgConfig::HTTPLIB)
+else()
+  message(STATUS "Weir: no weir serve, which needs cpp-httplib (Debian's package libcpp-httplib-dev) and is left out "
+                 "of self-contained programs")
+endif()
+
 add_executable(weir_cli "${weir_cli_main}")
 # Relative in the build folder, too: the room that a path took there would stay in the installed file.
 set_target_properties(weir_cli PROPERTIES OUTPUT_NAME weir BUILD_RPATH_USE_ORIGIN ON

@@ -94,6 +94,7 @@ int run(int argc, char** argv) {
   weir_cli::Action action;
   weir_cli::add_run(program, action);
   weir_cli::add_chat(program, action);
+  weir_cli::add_serve(program, action);
   weir_cli::add_demo(program, action);
   weir_cli::add_bench(program, action);
   weir_cli::add_eval(program, action);

@@ -1,0 +1,12 @@
+// The replies of /v1/chat/completions.
+#pragma once
+
+#include <memory>
+
+#include "server/answer.h"
+
+namespace weir_server {
+
+HttpReply reply_to_chat(std::shared_ptr<Answer> answer);
+
+}  // namespace weir_server

@@ -1,0 +1,444 @@
+// The only file that knows cpp-httplib: it reads requests and writes replies over a stream of our own, which has the
+// limits and notices when a client hangs up.
+#include "server/http.h"
+
+#include <httplib.h>
+#include <poll.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "server/limits.h"
+
+namespace weir_server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+thread_local bool t_is_refused = false;  // this thread has a connection too many
+
+// For browsers: nothing of the page comes from elsewhere, and nothing is kept.
+const std::pair<const char*, const char*> kHeaders[] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cache-Control", "no-store"},
+};
+
+int left_of(Clock::time_point end) {
+  const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now()).count();
+  return static_cast<int>(std::max<int64_t>(left, 0));
+}
+
+// Bodies that are in memory, of all connections.
+std::atomic<size_t> g_body_bytes{0};
+
+class Connection final : public httplib::Stream {
+ public:
+  Connection(int socket, int client_seconds) : socket_(socket), client_seconds_(client_seconds) {
+    const int one = 1;
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
+  }
+  ~Connection() override { free_body(); }
+
+  // Whether a request begins, within the time that a connection may be idle.
+  bool wait_for_request(const std::atomic<bool>& is_stopping) {
+    if (at_ < n_) return true;
+    const Clock::time_point end = Clock::now() + seconds(kIdleSeconds);
+    while (!is_stopping && Clock::now() < end) {
+      pollfd p = {socket_, POLLIN, 0};
+      if (::poll(&p, 1, 100) > 0) return fill() > 0;
+    }
+    return false;
+  }
+  void begin_request() {
+    free_body();
+    deadline_ = Clock::now() + seconds(kHeaderSeconds);
+    allowed_ = kMostHeaderBytes;
+    must_close = false;
+  }
+  // The head was read; so many bytes of a body may follow. False: there is no memory for them now.
+  bool begin_body(size_t n_bytes) {
+    deadline_ = Clock::now() + seconds(kBodySeconds);
+    allowed_ = n_bytes;
+    if (g_body_bytes.fetch_add(n_bytes) + n_bytes > kMostBodyBytesTogether) {
+      g_body_bytes -= n_bytes;
+      return false;
+    }
+    body_bytes_ = n_bytes;
+    return true;
+  }
+  bool was_too_large() const { return was_too_large_; }
+
+  // The client has closed its side, or the connection is broken.
+  bool is_gone() const {
+    pollfd p = {socket_, POLLRDHUP, 0};
+    return ::poll(&p, 1, 0) > 0;
+  }
+  bool wait(Signal& signal, int ms) const {
+    pollfd p[2] = {{socket_, POLLRDHUP, 0}, {signal.fd(), POLLIN, 0}};
+    ::poll(p, 2, ms);
+    return p[0].revents == 0;
+  }
+  // So that the client can read the reply although its request was not read to the end.
+  void linger() {
+    ::shutdown(socket_, SHUT_WR);
+    const Clock::time_point end = Clock::now() + seconds(1);
+    char bytes[4096];
+    for (size_t n = 0; n < kMostBodyBytes && Clock::now() < end;) {
+      pollfd p = {socket_, POLLIN, 0};
+      if (::poll(&p, 1, left_of(end)) <= 0) return;
+      const ssize_t got = ::recv(socket_, bytes, sizeof(bytes), 0);
+      if (got <= 0) return;
+      n += static_cast<size_t>(got);
+    }
+  }
+
+  bool must_close = false;
+
+  bool is_readable() const override { return at_ < n_ || !is_gone(); }
+  bool is_writable() const override { return !is_gone(); }
+  ssize_t read(char* to, size_t size) override {
+    if (at_ == n_ && fill() <= 0) return -1;
+    size_t n = std::min(size, n_ - at_);
+    if (n > allowed_) {
+      n = allowed_;
+      if (n == 0) {
+        was_too_large_ = true;
+        return -1;
+      }
+    }
+    std::memcpy(to, bytes_ + at_, n);
+    at_ += n;
+    allowed_ -= n;
+    return static_cast<ssize_t>(n);
+  }
+  ssize_t write(const char* bytes, size_t size) override {
+    size_t n = 0;
+    while (n < size) {
+      const ssize_t sent = ::send(socket_, bytes + n, size - n, MSG_NOSIGNAL);
+      if (sent > 0) {
+        n += static_cast<size_t>(sent);
+        continue;
+      }
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return -1;
+      pollfd p = {socket_, POLLOUT, 0};
+      if (::poll(&p, 1, 1000 * client_seconds_) <= 0 || (p.revents & (POLLERR | POLLHUP)) != 0) return -1;
+    }
+    return static_cast<ssize_t>(size);
+  }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return socket_; }
+
+ private:
+  ssize_t fill() {
+    for (;;) {
+      const ssize_t got = ::recv(socket_, bytes_, sizeof(bytes_), 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        pollfd p = {socket_, POLLIN, 0};
+        if (::poll(&p, 1, left_of(deadline_)) > 0) continue;
+        return -1;
+      }
+      at_ = 0;
+      n_ = got > 0 ? static_cast<size_t>(got) : 0;
+      return got;
+    }
+  }
+  void free_body() { g_body_bytes -= std::exchange(body_bytes_, 0); }
+
+  int socket_, client_seconds_;
+  char bytes_[8192];
+  size_t at_ = 0, n_ = 0;
+  size_t allowed_ = 0, body_bytes_ = 0;
+  bool was_too_large_ = false;
+  Clock::time_point deadline_;
+};
+
+thread_local Connection* t_connection = nullptr;
+
+// One thread for each connection; one too many is told so and closed.
+class Threads final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> fn) override {
+    std::unique_lock lock(mutex_);
+    if (n_ >= kMostConnections) {
+      lock.unlock();
+      t_is_refused = true;
+      fn();
+      t_is_refused = false;
+      return;
+    }
+    ++n_;
+    std::thread([this, fn = std::move(fn)] {
+      fn();
+      const std::lock_guard end(mutex_);
+      --n_;
+      ended_.notify_all();
+    }).detach();
+  }
+  void shutdown() override {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return n_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  size_t n_ = 0;
+};
+
+// Of texts of the same length; how long it takes tells nothing of where they differ.
+bool are_equal(const std::string& a, const std::string& b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size() && !b.empty(); ++i)
+    difference = static_cast<unsigned char>(difference | (a[i] ^ b[i % b.size()]));
+  return difference == 0;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::string> HttpRequest::param(const std::string& name) const {
+  for (const auto& [key, value] : query) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+std::string error_json(int status, const std::string& message, const std::string& param, const std::string& code) {
+  const char* const type = status == 404   ? "not_found_error"
+                           : status == 429 ? "rate_limit_error"
+                           : status >= 500 ? "server_error"
+                                           : "invalid_request_error";
+  nlohmann::ordered_json error = {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
+  if (!param.empty()) error["param"] = param;
+  if (!code.empty()) error["code"] = code;
+  return nlohmann::ordered_json{{"error", error}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+HttpReply error_reply(int status, const std::string& message, const std::string& param, const std::string& code) {
+  return {status, "application/json", error_json(status, message, param, code)};
+}
+
+class HttpServer::Server final : public httplib::Server {
+ public:
+  Server(const HttpOptions& options, std::function<HttpReply(const HttpRequest&)> handler)
+      : options_(options), handler_(std::move(handler)) {
+    new_task_queue = [] { return new Threads; };
+    httplib::Headers headers;
+    for (const auto& [name, value] : kHeaders) headers.emplace(name, value);
+    set_default_headers(std::move(headers));
+    set_pre_routing_handler([this](const httplib::Request& req, httplib::Response& res) { return before(req, res); });
+    set_expect_100_continue_handler([this](const httplib::Request& req, httplib::Response& res) {
+      const HttpReply wrong = wrong_with(req);
+      if (wrong.status == 200) return 100;
+      t_connection->must_close = true;
+      set(res, wrong);
+      return wrong.status;
+    });
+    Post(".*", [this](const httplib::Request& req, httplib::Response& res) { answer(req, res); });
+    set_error_handler([](const httplib::Request&, httplib::Response& res) {
+      if (!res.body.empty()) return;
+      const bool too_large = t_connection != nullptr && t_connection->was_too_large();
+      if (too_large) res.status = 413;
+      t_connection->must_close = true;
+      res.set_content(error_json(res.status, too_large           ? "the request is too large"
+                                             : res.status == 414 ? "the address is too long"
+                                             : res.status == 413 ? "the body is larger than 8 MiB"
+                                                                 : "this is not HTTP as it should be"),
+                      "application/json");
+    });
+    set_exception_handler([](const httplib::Request&, httplib::Response& res, std::exception_ptr) {
+      res.status = 500;
+      res.set_content(error_json(500, "the server failed"), "application/json");
+    });
+    set_payload_max_length(kMostBodyBytes);
+    set_keep_alive_timeout(kIdleSeconds);
+    set_keep_alive_max_count(kMostRequestsOfConnection);
+  }
+
+  int bind() {
+    is_loopback_ = options_.host == "localhost" || options_.host == "::1" || options_.host.starts_with("127.");
+    is_any_ = options_.host == "0.0.0.0" || options_.host == "::";
+    port_ = options_.port;
+    if (options_.port == 0)
+      port_ = bind_to_any_port(options_.host);
+    else if (!bind_to_port(options_.host, options_.port))
+      port_ = -1;
+    if (port_ < 0) {
+      throw std::runtime_error("cannot listen on " + options_.host + " port " + std::to_string(options_.port) + ": " +
+                               std::strerror(errno) + "; --port 0 takes any that is free");
+    }
+    ::listen(svr_sock_, 128);
+    return port_;
+  }
+  void end() {
+    is_stopping_ = true;
+    stop();
+  }
+  std::atomic<bool> is_stopping_{false};
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    Connection connection(socket, options_.client_seconds);
+    t_connection = &connection;
+    if (t_is_refused) {
+      const std::string body = error_json(503, "too many connections");
+      const std::string text =
+          "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+          "Retry-After: 1\r\nContent-Length: " +
+          std::to_string(body.size()) + "\r\n\r\n" + body;
+      (void)::send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::shutdown(socket, SHUT_RDWR);
+      ::close(socket);
+      return true;
+    }
+    for (size_t n = 1; n <= kMostRequestsOfConnection && connection.wait_for_request(is_stopping_); ++n) {
+      connection.begin_request();
+      bool is_closed = false;
+      const bool is_last = n == kMostRequestsOfConnection || is_stopping_;
+      const bool is_good =
+          process_request(connection, is_last, is_closed, [&](httplib::Request& req) { prepare(connection, req); });
+      if (!is_good || is_closed || connection.must_close) break;
+    }
+    t_connection = nullptr;
+    connection.linger();
+    ::close(socket);
+    return true;
+  }
+
+  // When the head was read and nothing of it was looked at.
+  static void prepare(Connection& connection, httplib::Request& req) {
+    // Replies are neither compressed nor cut.
+    req.headers.erase("Accept-Encoding");
+    req.headers.erase("Range");
+    req.ranges.clear();
+    const std::string length = req.get_header_value("Content-Length");
+    size_t n_bytes = 0;
+    const bool is_chunked = lower(req.get_header_value("Transfer-Encoding")) == "chunked";
+    if (is_chunked) n_bytes = kMostBodyBytes + kMostHeaderBytes;  // with what stands between the chunks
+    for (const char c : length)
+      n_bytes =
+          c >= '0' && c <= '9' ? std::min(10 * n_bytes + static_cast<size_t>(c - '0'), SIZE_MAX / 100) : SIZE_MAX / 100;
+    if (n_bytes <= kMostBodyBytes + kMostHeaderBytes && !connection.begin_body(n_bytes))
+      req.set_header("Weir-Busy", "1");
+  }
+
+  // What is wrong with the head of a request; status 200: nothing.
+  HttpReply wrong_with(const httplib::Request& req) const {
+    if (req.target.size() > kMostPathBytes) return error_reply(414, "the address is too long");
+    const std::string host = lower(req.get_header_value("Host"));
+    if (!is_known(host)) return error_reply(403, "the Host header does not name this server");
+    if (req.has_header("Origin") && lower(req.get_header_value("Origin")) != "http://" + host)
+      return error_reply(403, "pages of other origins may not ask this server");
+    if (!options_.token.empty() && req.path.starts_with("/v1")) {
+      const std::string given = req.get_header_value("Authorization"), scheme = "bearer ";
+      if (lower(given.substr(0, scheme.size())) != scheme || !are_equal(given.substr(scheme.size()), options_.token)) {
+        HttpReply reply =
+            error_reply(401, "this server wants a token: Authorization: Bearer TOKEN", "", "invalid_api_key");
+        reply.headers.push_back({"WWW-Authenticate", "Bearer"});
+        return reply;
+      }
+    }
+    if (req.has_header("Content-Encoding") && lower(req.get_header_value("Content-Encoding")) != "identity")
+      return error_reply(415, "compressed bodies are not taken");
+    if (req.is_multipart_form_data()) return error_reply(415, "bodies are JSON");
+    if (req.get_header_value_count("Content-Length") > 1 ||
+        (req.has_header("Transfer-Encoding") &&
+         (req.has_header("Content-Length") || lower(req.get_header_value("Transfer-Encoding")) != "chunked")))
+      return error_reply(400, "the length of the body is not clear");
+    const std::string length = req.get_header_value("Content-Length");
+    if (length.find_first_not_of("0123456789") != std::string::npos)
+      return error_reply(400, "Content-Length is not a number");
+    if (length.size() > 18 || (!length.empty() && std::stoull(length) > kMostBodyBytes))
+      return error_reply(413, "the body is larger than 8 MiB");
+    if (req.has_header("Weir-Busy")) return error_reply(503, "too many large requests at a time");
+    return {};
+  }
+  // Other names may have been made to mean this machine by a page that wants to reach it.
+  bool is_known(const std::string& host) const {
+    if (is_any_) return !host.empty();
+    const std::string port = ":" + std::to_string(port_);
+    const auto is = [&](const std::string& name) { return host == name + port || (port_ == 80 && host == name); };
+    if (is(options_.host.find(':') != std::string::npos ? "[" + options_.host + "]" : lower(options_.host)))
+      return true;
+    return is_loopback_ && (is("localhost") || is("127.0.0.1") || is("[::1]"));
+  }
+
+  HandlerResponse before(const httplib::Request& req, httplib::Response& res) {
+    const HttpReply wrong = wrong_with(req);
+    if (wrong.status != 200) {
+      t_connection->must_close = true;
+      set(res, wrong);
+      return HandlerResponse::Handled;
+    }
+    if (req.method == "POST") return HandlerResponse::Unhandled;  // its body is read first
+    if (req.method != "GET" && req.method != "HEAD" && req.method != "DELETE") {
+      t_connection->must_close = true;
+      set(res, error_reply(405, "this method is not known here"));
+      return HandlerResponse::Handled;
+    }
+    if (req.has_header("Content-Length") || req.has_header("Transfer-Encoding")) t_connection->must_close = true;
+    answer(req, res);
+    return HandlerResponse::Handled;
+  }
+
+  void answer(const httplib::Request& req, httplib::Response& res) {
+    HttpRequest request;
+    request.method = req.method == "HEAD" ? "GET" : req.method;
+    request.path = req.path;
+    for (const auto& [key, value] : req.params) request.query.emplace_back(key, value);
+    request.body = req.body;
+    Connection& connection = *t_connection;
+    request.wait = [&connection](Signal& signal, int ms) { return connection.wait(signal, ms); };
+    try {
+      set(res, handler_(request));
+    } catch (const std::exception& e) {
+      set(res, error_reply(500, e.what()));
+    }
+  }
+
+  void set(httplib::Response& res, const HttpReply& reply) const {
+    res.status = reply.status;
+    for (const auto& [name, value] : reply.headers) res.set_header(name, value);
+    if (!reply.more) {
+      res.set_content(reply.body, reply.type);
+      return;
+    }
+    Connection& connection = *t_connection;
+    res.set_chunked_content_provider(reply.type, [more = reply.more, &connection](size_t, httplib::DataSink& sink) {
+      std::string text;
+      const bool goes_on = more(text);
+      if (!text.empty() && !sink.write(text.data(), text.size())) return false;
+      if (!goes_on) sink.done();
+      return !connection.is_gone();
+    });
+  }
+
+  const HttpOptions options_;
+  const std::function<HttpReply(const HttpRequest&)> handler_;
+  int port_ = 0;
+  bool is_loopback_ = false, is_any_ = false;
+};
+
+HttpServer::HttpServer(const HttpOptions& options, std::function<HttpReply(const HttpRequest&)> handler)
+    : server_(std::make_unique<Server>(options, std::move(handler))) {}
+HttpServer::~HttpServer() = default;
+int HttpServer::bind() { return server_->bind(); }
+void HttpServer::run() { server_->listen_after_bind(); }
+void HttpServer::stop() { server_->end(); }
+
+}  // namespace weir_server

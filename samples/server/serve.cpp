@@ -1,0 +1,166 @@
+// weir serve: an HTTP server with OpenAI's API and a page to chat with. The parts are in samples/server; this file
+// reads the command line, starts them and ends them.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "commands.h"
+#include "options.h"
+
+#ifdef WEIR_HAVE_HTTPLIB
+#include <pthread.h>
+#include <spawn.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <thread>
+
+#include "conversation.h"
+#include "output.h"
+#include "server/http.h"
+#include "server/routes.h"
+#endif
+
+namespace weir_cli {
+namespace {
+
+struct ServeFlags {
+  std::string model, chat_template, host = "127.0.0.1", token, save_folder, thinking_close;
+  std::vector<std::string> variables;
+  uint32_t sessions = 2, queue = 32, port = 8470, client_seconds = 30, thinking_budget = 0;
+  bool opens = false;
+  SessionFlags session;
+  SamplingFlags sampling;
+};
+
+#ifdef WEIR_HAVE_HTTPLIB
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+// Shows the page in the user's browser, in which nothing but the address and the token come.
+void open_page(const std::string& address) {
+  const char* const arguments[] = {"xdg-open", address.c_str(), nullptr};
+  pid_t child = 0;
+  if (posix_spawnp(&child, "xdg-open", nullptr, nullptr, const_cast<char**>(arguments), environ) != 0)
+    tell("no browser could be started (xdg-open); open " + address);
+}
+
+int run_serve(const ServeFlags& flags) {
+  if (!is_loopback(flags.host) && flags.token.empty()) {
+    throw UsageError("--host " + flags.host +
+                     ": others could use it; give a --token that they have to know, or leave --host out");
+  }
+  // Signals are for one thread; all that start from here on have them blocked.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+
+  weir_server::Context context;
+  context.runtime = create_runtime(flags.session.threads, flags.session.device);
+  context.model = open_model(context.runtime.get(), flags.model);
+  weir_model* const model = context.model.get();
+  const std::filesystem::path path(flags.model);
+  context.id = path.stem().string();
+  context.file = path.filename().string();
+  context.info = model_info(model);
+  check(weir_model_chat_info(model, &context.chat), "cannot look at the chat template");
+  context.settings = {read_template(flags.chat_template), "", variables_of_flags(flags.variables)};
+  context.has_template = context.info.chat_template[0] != '\0' || !context.settings.chat_template.empty();
+  context.sampling = flags.sampling;
+  take_recommended(model, context.sampling);
+  context.thinking_budget = flags.thinking_budget;
+  context.thinking_close = flags.thinking_close;
+  if (flags.thinking_budget != 0) require_thoughts(model);
+  context.started = std::time(nullptr);
+  context.save_folder = flags.save_folder;
+  {
+    SessionOptions options(flags.session);
+    (void)checked_plan(model, options.get());
+  }
+  context.pool = std::make_unique<weir_server::Pool>(model, flags.session, flags.sessions, flags.queue);
+
+  weir_server::Routes routes(context);
+  weir_server::HttpOptions http;
+  http.host = flags.host;
+  http.port = static_cast<int>(flags.port);
+  http.token = flags.token;
+  http.client_seconds = static_cast<int>(flags.client_seconds);
+  weir_server::HttpServer server(http, [&](const weir_server::HttpRequest& request) { return routes.answer(request); });
+  const int port = server.bind();
+  const std::string shown = flags.host == "0.0.0.0" || flags.host == "::" ? "127.0.0.1"
+                            : flags.host.find(':') != std::string::npos   ? "[" + flags.host + "]"
+                                                                          : flags.host;
+  const std::string address = "http://" + shown + ":" + std::to_string(port) + "/";
+  put_line("listening on " + address);
+  flush_output();
+  std::thread waiter([&] {
+    int number = 0;
+    sigwait(&signals, &number);
+    routes.stop();
+    context.pool->stop();  // so that streams end with what has happened
+    server.stop();
+  });
+  if (flags.opens) open_page(address + (flags.token.empty() ? "" : "#token=" + flags.token));
+  server.run();
+  ::kill(::getpid(), SIGTERM);  // where the server ended by itself, so does the thread
+  waiter.join();
+  return 0;
+}
+
+#else
+
+int run_serve(const ServeFlags&) {
+  throw std::runtime_error(
+      "this program was built without cpp-httplib, so it has no server: install Debian's package libcpp-httplib-dev "
+      "and "
+      "build it again");
+}
+
+#endif
+
+}  // namespace
+
+void add_serve(CLI::App& program, Action& action) {
+  auto flags = std::make_shared<ServeFlags>();
+  flags->sampling.talks = true;
+  CLI::App* app = program.add_subcommand("serve", "Serve OpenAI's API over HTTP, and a page to chat with");
+  add_model_flag(*app, flags->model)->required();
+  const auto number_of = [&](const char* name, uint32_t& value, const char* text, uint64_t low, uint64_t high) {
+    app->add_option(name, value, text)->transform(whole_number(low, high))->type_name("N")->group("Server");
+  };
+  number_of("--port", flags->port, "Port; default 8470; 0: any that is free, as the first line of the output says", 0,
+            65535);
+  app->add_option("--host", flags->host,
+                  "Address to listen on; default 127.0.0.1; others than this machine's own want "
+                  "--token")
+      ->type_name("ADDRESS")
+      ->group("Server");
+  app->add_option("--token", flags->token, "What requests under /v1 have to bring: Authorization: Bearer TOKEN")
+      ->check(some_path())
+      ->type_name("TOKEN")
+      ->group("Server");
+  number_of("--sessions", flags->sessions, "Conversations that are kept and answered at a time; default 2", 1, 256);
+  number_of("--queue", flags->queue, "Requests that may wait for one; default 32; beyond, they are refused (429)", 0,
+            4096);
+  number_of("--client-timeout", flags->client_seconds,
+            "Seconds after which a client that takes nothing is dropped; "
+            "default 30",
+            1, 3600);
+  app->add_option("--save-dir", flags->save_folder, "Folder for conversations that the page saves; default: none is")
+      ->check(some_path())
+      ->type_name("FOLDER")
+      ->group("Server");
+  app->add_flag("--open", flags->opens, "Open the page in the browser")->group("Server");
+  add_template_flag(*app, flags->chat_template);
+  add_variable_flag(*app, flags->variables);
+  add_thinking_flags(*app, flags->thinking_budget, flags->thinking_close);
+  add_session_flags(*app, flags->session);
+  add_sampling_flags(*app, flags->sampling);
+  app->callback([flags, &action] { action = [flags] { return run_serve(*flags); }; });
+}
+
+}  // namespace weir_cli
