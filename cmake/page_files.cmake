@@ -1,4 +1,5 @@
 # Writes a C++ source with the bytes of the server's page: cmake -DFOLDER=... -DOUT=... -P page_files.cmake
+get_filename_component(FOLDER "${FOLDER}" ABSOLUTE)
 file(GLOB_RECURSE files RELATIVE "${FOLDER}" "${FOLDER}/*.html" "${FOLDER}/*.css" "${FOLDER}/*.js" "${FOLDER}/*.svg"
      "${FOLDER}/*.png")
 list(SORT files)

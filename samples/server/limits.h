@@ -1,5 +1,5 @@
-// What a client may take of the server: sizes, counts and times. What goes beyond is refused with a message, or ends the
-// connection.
+// What a client may take of the server: sizes, counts and times. What goes beyond is refused with a message, or ends
+// the connection.
 #pragma once
 
 #include <cstddef>
