@@ -1,4 +1,4 @@
-// What a token costs in C#: the partner of ../python/bench.c, see bench.
+// What a token costs in C#: the partner of ../bench.c, which ../bench.py starts by turns with it.
 using System;
 using System.Diagnostics;
 using System.Globalization;

@@ -1,4 +1,4 @@
-/* What a token costs in C: the partner of bench.py, which compiles and starts it.
+/* What a token costs in C: which bench.py compiles and starts beside the program of a language.
  *
  *   bench MODEL TOKENS
  *
