@@ -2689,8 +2689,8 @@ functions! {
     /// # Parameters
     ///
     /// - `session`: in/out
-    /// - `messages`: in, \[`n_messages`\], chat-\>`message_bytes` apart (sizeof([`weir_chat_message`]) when chat is
-    ///   NULL: of this header)
+    /// - `messages`: in, \[`n_messages`\], chat-\>`message_bytes` apart; 64 bytes, which is the [`weir_chat_message`]
+    ///   of 1.1, when chat is NULL
     /// - `n_messages`: 1 .. 65535
     /// - `options`: in, NULL for all defaults
     /// - `spans`: out, \[`n_messages`\] where each message's text is; {0, 0} for messages that were dropped. NULL: not
