@@ -114,7 +114,7 @@ f(12) = 196 + 98 + 61 = 355.
 
 STORY = """There are **355 ways**.
 
-Let *f(n)* be the number of ways to stand on step *n*. One gets there from the three steps below, and the broken step
+Let *f(n)* be the number of ways to stand on step *n*. One gets there from the three steps below, and the broken step \
 counts as none, so the chain is short enough to write down:
 
 | step | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 | 12 |
@@ -150,7 +150,7 @@ class Mock:
         self.settings = {"policy": "arkvale", "preset": "chat", "budget_tokens": 512, "context_tokens": 32768,
                          "recall": "on", "sessions": 2}
         self.saved = []
-        self.flags = {"saves": True, "token": None, "busy": False, "delay": 0.012, "thinking": True}
+        self.flags = {"saves": True, "token": None, "busy": False, "down": False, "delay": 0.012}
         self.listeners = []
         self.answers = 0
         self.random = random.Random(7)
@@ -302,6 +302,9 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length) if length else b""
+        if self.mock.flags["down"]:
+            self.close_connection = True
+            return
         try:
             if url.path.startswith("/v1/"):
                 self.check_token()
@@ -396,9 +399,17 @@ class Handler(BaseHTTPRequestHandler):
             return {}
         if name == "POST /mock/session":
             with mock.lock:
-                session, _ = mock.take_session(body["conversation"], 16)
-                for tokens in range(16, body["tokens"] + 1, body.get("step", 16)):
+                session = next((s for s in mock.sessions if s["conversation"] == body["conversation"]), None)
+                if session is None or body["tokens"] < session["tokens"]:
+                    session, _ = mock.take_session(body["conversation"], 16)
+                    mock.grow(session, 16)
+                for tokens in range(session["tokens"], body["tokens"], body.get("step", 16)):
                     mock.grow(session, tokens)
+                mock.grow(session, body["tokens"])
+                # Those who draw pictures want a page that just came back.
+                for _ in range(100 if body.get("back") else 0):
+                    if "*" not in session["pages"]:
+                        mock.grow(session, body["tokens"])
                 session.update(state="idle", tokens_per_second=body.get("speed", 31.4))
             mock.tell()
             return {}

@@ -95,6 +95,7 @@ function showComposer() {
   byId("send").hidden = running;
   byId("stop").hidden = !running;
   byId("finish").hidden = !running || run.thoughtFrom === null || !run.id;
+  byId("hint").hidden = !running;
   byId("hint").textContent = running ? hintOf(run) : "";
   byId("send").disabled = input.value.trim() === "";
 }
@@ -304,6 +305,7 @@ async function saveOnServer(id) {
     const { name } = await post("/v1/weir/saved", { conversation: id, title: which.title });
     which.savedName = name;
     await chats.save(which);
+    await refreshList();
     await refreshSaved();
     toast("The server has saved the session: it goes on without reading the conversation again.");
   } catch (error) {
@@ -350,9 +352,10 @@ function ask(title, body, label, value) {
     };
     const cancel = () => done(null);
     const form = el("form", { on: { submit: (event) => { event.preventDefault(); done(value()); } } },
-      el("h2", { id: "question-title" }, title), body,
+      el("h2", {}, title), body,
       el("div", { class: "row" }, el("button", { type: "button", class: "quiet", on: { click: cancel } }, "Cancel"),
         el("button", { type: "submit", class: "solid" }, label)));
+    dialog.setAttribute("aria-label", title);
     replace(dialog, form);
     dialog.addEventListener("cancel", cancel);
     dialog.showModal();
@@ -482,7 +485,7 @@ function onKey(event) {
 function openHelp() {
   const dialog = byId("help");
   replace(dialog,
-    el("div", { class: "dialog-head" }, el("h2", { id: "help-title" }, "Keys"),
+    el("div", { class: "dialog-head" }, el("h2", {}, "Keys"),
       el("button", { type: "button", class: "icon-button", aria: { label: "Close" }, on: { click: () => dialog.close() } },
         icon("close"))),
     el("dl", { class: "keys" }, KEYS.map(([keys, what]) =>

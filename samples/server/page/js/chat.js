@@ -295,6 +295,7 @@ export class Chats {
     conversation.updated = Date.now();
     this.changed(conversation, null);
     await this.save(conversation);
+    this.changed(conversation, null);
     // A tab that only waits still has to show that it is there.
     const beat = setInterval(() => this.keepSaving(run, true), 2000);
     try {

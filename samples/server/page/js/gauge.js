@@ -5,12 +5,13 @@
 import { bytes, el, replace } from "./dom.js";
 import { countPages, drawRibbon } from "./pages.js";
 
-const STEPS = [1.25, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+const STEPS = [1.25, 1.7, 2.3, 3.2, 4.5, 6.4, 9, 12.8, 18, 26, 36, 52, 73, 104, 147, 208, 294, 416, 588, 832, 1180];
 
 export class Gauge {
   constructor(root, openPages) {
     this.now = el("strong", { class: "gauge-now" }, "–");
     this.budget = el("span", { class: "gauge-budget" });
+    this.budgetKey = el("span", { class: "key budget" });
     this.denseText = el("span", { class: "gauge-dense" });
     this.times = el("span", { class: "gauge-times" });
     this.fill = el("div", { class: "fill" });
@@ -24,7 +25,8 @@ export class Gauge {
       aria: { label: "Show the pages" }, on: { click: openPages } }, this.ribbon);
     replace(root,
       el("div", { class: "gauge-text" },
-        el("p", { class: "gauge-left" }, el("span", { class: "key ours" }), this.now, this.budget),
+        el("p", { class: "gauge-left" }, el("span", { class: "key ours" }), el("span", { class: "gauge-name" },
+          "KV memory "), this.now, this.budgetKey, this.budget),
         el("p", { class: "gauge-right" }, el("span", { class: "key theirs" }), this.denseText, this.times)),
       this.meter, this.button);
     this.root = root;
@@ -49,8 +51,9 @@ export class Gauge {
     this.root.classList.toggle("near", near);
     this.root.classList.toggle("empty", !session);
     this.now.textContent = bytes(now);
-    this.budget.textContent = budget ? ` of ${bytes(budget)}` : "";
-    this.denseText.textContent = dense ? `a dense cache: ${bytes(dense)}` : "a dense cache grows with every token";
+    this.budget.textContent = budget ? `budget ${bytes(budget)}` : "";
+    this.budgetKey.hidden = budget === 0;
+    this.denseText.textContent = dense ? `a dense cache ${bytes(dense)}` : "a dense cache grows with every token";
     const ratio = now > 0 ? dense / now : 0;
     this.times.textContent = ratio >= 1.15 ? `${ratio.toFixed(1)} ×` : "";
     this.meter.setAttribute("aria-valuemax", String(budget || scale));

@@ -61,7 +61,7 @@ export class Settings {
       this.tabs.get(next).focus();
     });
     replace(this.dialog,
-      el("div", { class: "dialog-head" }, el("h2", { id: "settings-title" }, "Settings"),
+      el("div", { class: "dialog-head" }, el("h2", {}, "Settings"),
         iconButton("close", "Close the settings", () => this.dialog.close())),
       list, [...this.panels.values()]);
     this.buildAnswers();

@@ -213,7 +213,7 @@ export class Store {
     const ids = [];
     for (const conversation of conversations) {
       const present = await this.load(conversation.id);
-      if (present && JSON.stringify(present.messages) === JSON.stringify(conversation.messages)) {
+      if (present && said(present) === said(conversation)) {
         ids.push(present.id);
         continue;
       }
@@ -225,6 +225,9 @@ export class Store {
     return ids;
   }
 }
+
+// What was said in a conversation, without when and how.
+const said = ({ messages }) => JSON.stringify(messages.map((m) => [m.role, m.content, m.reasoning, m.toolCalls]));
 
 const ROLES = ["user", "assistant", "tool"];
 const asText = (value, limit) => (typeof value === "string" ? value.slice(0, limit) : "");
