@@ -23,6 +23,7 @@ class Real(Flows):
         return match.group(1)
 
     def end_real(self):
+        self.browser.driver.get("about:blank")      # a page that stays would miss its server
         self.process.terminate()
         equal(self.process.wait(20), 0, "the exit status of weir serve")
 

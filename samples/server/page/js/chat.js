@@ -65,7 +65,7 @@ const WEIR_NUMBERS = ["min_p", "top_k", "repeat_penalty", "thinking_budget"];
 export function asRequest(conversation, upTo, goOn) {
   const wish = preferences();
   const body = {
-    model: "weir", messages: asRequestMessages(conversation, upTo), stream: true, stream_options: { include_usage: true },
+    messages: asRequestMessages(conversation, upTo), stream: true, stream_options: { include_usage: true },
     weir: { conversation: conversation.id },
   };
   for (const key of NUMBERS) if (Number.isFinite(wish[key])) body[key] = wish[key];

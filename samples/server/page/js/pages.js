@@ -63,8 +63,8 @@ function prepare(canvas, height) {
 // How new a page is: 1 when it has just come back, 0 when it is one of many.
 function glow(returned, page, c) {
   const when = returned?.get(page);
-  if (when !== undefined) return Math.max(0, 1 - (performance.now() - when) / GLOW);
-  return c === "*" ? 1 : 0;
+  if (c === "*") return 1;
+  return when === undefined ? 0 : Math.max(0, 1 - (performance.now() - when) / GLOW);
 }
 
 function colourOf(c, fresh) {

@@ -113,7 +113,9 @@ export class Settings {
     const radio = (p) => {
       const id = `policy-${p.kind}-${p.name}`;
       const input = el("input", { type: "radio", name: "policy", id, value: p.name, checked: p.name === this.choice.name });
-      input.addEventListener("change", () => this.choose({ name: p.name }));
+      // A preset has a budget of its own; a policy by itself would take the whole context.
+      input.addEventListener("change", () => this.choose({ name: p.name, budget: p.kind === "preset" ? 0 :
+        this.choice.budget > 0 && this.choice.budget < this.choice.context ? this.choice.budget : 1024 }));
       return el("div", { class: "choice" }, input, el("label", { for: id }, el("b", {}, p.name), el("span", {}, p.sentence)));
     };
     const group = (kind, legend, note) => el("fieldset", { class: "choices" }, el("legend", {}, legend),
@@ -153,7 +155,7 @@ export class Settings {
 
   fillChoice() {
     const { choice } = this;
-    replace(this.budgetSelect, el("option", { value: "0" }, "as the policy does"),
+    replace(this.budgetSelect, el("option", { value: "0" }, "its own"),
       this.budgets().map((n) => el("option", { value: n }, `${count(n)} tokens`)));
     this.budgetSelect.value = String(choice.budget || 0);
     for (const input of this.panels.get("memory").querySelectorAll('input[name="policy"]')) {
