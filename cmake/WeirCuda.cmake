@@ -81,6 +81,15 @@ if(WEIR_SELF_CONTAINED)
   # the build id would be made of.
   target_compile_options(weir_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>")
   target_link_options(weir_cuda PRIVATE "LINKER:--build-id=none")
+  # What is in a namespace without a name gets one with a hash of the source's whole path, also in what is left of a
+  # stripped module. Here that path is the same wherever this is built: nvcc's parsers take the last one that they get.
+  foreach(source IN LISTS weir_cuda_sources weir_gemv_sources)
+    if(source MATCHES "/(cuda/([a-z]+/)?[a-z0-9_]+\\.cu)$")
+      set(place "${CMAKE_MATCH_1}")
+      set_property(SOURCE "${source}" APPEND PROPERTY COMPILE_OPTIONS
+                   "-Xcudafe=--orig_src_path_name,${place}" "-Xcicc=--orig_src_path_name,${place}")
+    endif()
+  endforeach()
 endif()
 set_target_properties(weir_cuda PROPERTIES PREFIX "lib" OUTPUT_NAME weir_cuda CXX_VISIBILITY_PRESET hidden
                       CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
