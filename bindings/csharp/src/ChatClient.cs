@@ -11,8 +11,9 @@ using AI = Microsoft.Extensions.AI;
 namespace Weir
 {
     /// <summary>A session as a chat client of Microsoft.Extensions.AI: each request makes it hold exactly its messages,
-    /// of which what is there already is not read again. One request at a time; a second one waits. Texts alone: calls
-    /// of tools are not made, and thoughts are not given.</summary>
+    /// of which what is there already is not read again. One request at a time; a second one waits. Answers are texts,
+    /// or JSON where the options ask for it; thoughts are not given. Tools, and messages of anything but text, are a
+    /// NotSupportedException.</summary>
     public sealed class WeirChatClient : AI.IChatClient
     {
         private readonly Session session;
@@ -52,13 +53,22 @@ namespace Weir
             IEnumerable<AI.ChatMessage> messages, AI.ChatOptions options = null,
             [EnumeratorCancellation] CancellationToken cancellationToken = default)
         {
-            Message[] all = messages.Select(message => new Message(message.Role.Value, message.Text)).ToArray();
+            if (options?.Tools?.Count > 0)
+                throw new NotSupportedException("WeirChatClient calls no tools; Session.SetConstraint with " +
+                                                "ConstraintKind.Tools lets a session do so");
+            List<Message> all = messages.Select(MessageOf).ToList();
+            if (!string.IsNullOrEmpty(options?.Instructions))
+                all.Insert(0, new Message("system", options.Instructions));
             await isFree.WaitAsync(cancellationToken).ConfigureAwait(false);
             try
             {
                 session.SetSampling(SamplingOf(options));
-                await Task.Run(() => session.Prompt(all, null, cancellationToken), CancellationToken.None)
-                    .ConfigureAwait(false);
+                await Task.Run(() =>
+                {
+                    using (Constraint constraint = ConstraintOf(options?.ResponseFormat))
+                        session.SetConstraint(constraint);
+                    session.Prompt(all, null, cancellationToken);
+                }, CancellationToken.None).ConfigureAwait(false);
                 IAsyncEnumerable<Event> events = session.EventsAsync(LimitsOf(options), cancellationToken);
                 await foreach (Event e in events.ConfigureAwait(false))
                 {
@@ -83,6 +93,24 @@ namespace Weir
         public object GetService(Type serviceType, object serviceKey = null) =>
             serviceKey != null ? null : serviceType.IsInstanceOfType(this) ? this
                 : serviceType.IsInstanceOfType(session) ? session : null;
+
+        private static Message MessageOf(AI.ChatMessage message)
+        {
+            foreach (AI.AIContent content in message.Contents)
+                if (!(content is AI.TextContent || content is AI.TextReasoningContent || content is AI.UsageContent))
+                    throw new NotSupportedException("a message of " + message.Role.Value + " has " +
+                                                    content.GetType().Name + ", and WeirChatClient reads text alone");
+            return new Message(message.Role.Value, message.Text);
+        }
+
+        private Constraint ConstraintOf(AI.ChatResponseFormat format)
+        {
+            if (!(format is AI.ChatResponseFormatJson json))
+                return null;
+            string schema = json.Schema?.ToString();
+            return new Constraint(session.Model, schema == null ? ConstraintKind.Json : ConstraintKind.JsonSchema,
+                                  schema);
+        }
 
         private static SamplingOptions SamplingOf(AI.ChatOptions options) => new SamplingOptions
         {

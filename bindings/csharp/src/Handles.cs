@@ -33,22 +33,29 @@ namespace Weir
     {
         internal Handle Handle { get; private set; }
 
-        /// <summary>A callback of which the library may go on calling, for as long as anything holds this.</summary>
+        /// <summary>A callback that the library may go on calling, for as long as anything holds this.</summary>
         internal object Kept { get; set; }
 
+        /// <summary>What goes back with it, and whose callback it takes over where it is made.</summary>
+        internal WeirObject owned, from;
+
         /// <summary>Gives it back. A call that is inside it ends first, and what was made from it lives on.</summary>
-        public void Dispose() { Handle.Dispose(); }
+        public void Dispose()
+        {
+            Handle?.Dispose();
+            owned?.Dispose();
+        }
 
         /// <summary>Somebody is inside. Of what one thread at a time may use, alone.</summary>
         internal Use Enter() => new Use(this, false);
 
         internal Use EnterAlone() => new Use(this, true);
 
-        /// <summary>Takes over what a function has made, unless it failed.</summary>
+        /// <summary>Takes over what a function has made, unless it failed; inside of what it was made from.</summary>
         internal void Take(int status, Handle made, Arena a = null)
         {
             Handle = made;
-            Kept = Kept ?? a?.Kept;
+            Kept = from?.Kept ?? a?.Kept;
             try { Library.Check(status); }
             catch { made.Dispose(); throw; }
         }
@@ -57,29 +64,30 @@ namespace Weir
     internal struct Use : IDisposable
     {
         internal readonly IntPtr Pointer;
-        private readonly Handle handle;
+        private readonly WeirObject of;
         private readonly bool isAlone;
 
         internal Use(WeirObject of, bool isAlone)
         {
-            handle = of.Handle;
+            this.of = of;
             this.isAlone = isAlone;
-            if (handle.IsClosed)
+            if (of.Handle.IsClosed)
                 throw new ObjectDisposedException(of.GetType().Name);
             bool isAdded = false;
-            handle.DangerousAddRef(ref isAdded);
-            Pointer = handle.DangerousGetHandle();
-            if (!isAlone || handle.TryEnter())
+            of.Handle.DangerousAddRef(ref isAdded);
+            Pointer = of.Handle.DangerousGetHandle();
+            if (!isAlone || of.Handle.TryEnter())
                 return;
-            handle.DangerousRelease();
+            of.Handle.DangerousRelease();
             throw new WeirException(Status.Busy, "another call is inside this " + of.GetType().Name);
         }
 
         public void Dispose()
         {
             if (isAlone)
-                handle.Leave();
-            handle.DangerousRelease();
+                of.Handle.Leave();
+            of.Handle.DangerousRelease();
+            GC.KeepAlive(of); // and with it what it keeps, such as a function that the call calls back
         }
     }
 }

@@ -160,32 +160,26 @@ namespace Weir
                                                (name, assembly, path) => name == Native.Name ? library : IntPtr.Zero);
 #else
         // On Linux: a library that is loaded already is the one that its soname means, as that is what DllImport names.
-        [DllImport("libdl.so.2")] private static extern IntPtr dlopen(byte* path, int flags);
-
-        [DllImport("libdl.so.2")] private static extern IntPtr dlsym(IntPtr library, byte* name);
+        [DllImport("libdl.so.2")] private static extern IntPtr dlopen(string path, int flags);
 
         [DllImport("libdl.so.2")] private static extern byte* dlerror();
 
+        [DllImport("libdl.so.2", EntryPoint = "dlsym")]
+        private static extern IntPtr Symbol(IntPtr library, string name);
+
         private static IntPtr Open(string path, out string error)
         {
-            using (var a = new Arena())
-                try
-                {
-                    IntPtr library = dlopen(a.Text("path", path), 0x102 /* now, global */);
-                    error = library == IntPtr.Zero ? Utf8.Of(dlerror()) : null;
-                    return library;
-                }
-                catch (DllNotFoundException)
-                {
-                    error = "without .NET 8 only Linux is supported";
-                    return IntPtr.Zero;
-                }
-        }
-
-        private static IntPtr Symbol(IntPtr library, string name)
-        {
-            using (var a = new Arena())
-                return dlsym(library, a.Text("name", name));
+            try
+            {
+                IntPtr library = dlopen(path, 2 /* RTLD_NOW; its names are for nobody else */);
+                error = library == IntPtr.Zero ? Utf8.Of(dlerror()) : null;
+                return library;
+            }
+            catch (DllNotFoundException)
+            {
+                error = "without .NET 8 only Linux is supported";
+                return IntPtr.Zero;
+            }
         }
 
         private static void Use(IntPtr library) { }

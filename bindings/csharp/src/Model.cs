@@ -46,12 +46,8 @@ namespace Weir
             return Native.WEIR_OK;
         });
 
-        internal static string Text(int guess, Filler function)
-        {
-            byte[] text = Of<byte>(guess, function);
-            fixed (byte* first = text)
-                return Utf8.Of(first, (ulong)text.Length);
-        }
+        internal static string Text(int guess, Filler function) =>
+            System.Text.Encoding.UTF8.GetString(Of<byte>(guess, function));
     }
 
     /// <summary>Stops the calls of all sessions it is given to, from any thread; it outlives what it stops.</summary>
@@ -79,11 +75,14 @@ namespace Weir
     /// <summary>Weights, tokenizer and chat template of a GGUF file; for any number of sessions and threads.</summary>
     public sealed unsafe partial class Model : WeirObject
     {
-        /// <summary>Opens a file. Without a runtime it gets one of its own, with all defaults.</summary>
+        /// <summary>Opens a file. Without a runtime it gets one of its own, with all defaults, that ends with
+        /// it.</summary>
         public Model(string path, Runtime runtime = null, ModelOptions options = null)
         {
             Runtime = runtime ?? new Runtime();
-            Create(Runtime, path, options);
+            owned = runtime == null ? Runtime : null;
+            try { Create(Runtime, path, options); }
+            catch { Dispose(); throw; }
         }
 
         /// <summary>The runtime it was opened with.</summary>

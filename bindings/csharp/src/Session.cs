@@ -60,8 +60,9 @@ namespace Weir
         private Session(Session other)
         {
             Model = other.Model;
-            Kept = other.Kept;
+            from = other;
             Create(other);
+            from = null;
         }
 
         /// <summary>The model it was made from.</summary>

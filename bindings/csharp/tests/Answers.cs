@@ -23,6 +23,8 @@ namespace Weir.Tests
             yield return Of("steps, logits, sampling, rewind, fork, reset", Steps);
             yield return Of("JSON by a schema, a grammar, tools", Json);
             yield return Of("a token mask", Mask);
+            yield return Of("a token mask that refuses", MaskThatRefuses);
+            yield return Of("a thought that is ended", FinishedThought);
             yield return Of("callbacks that throw", CallbacksThatThrow);
             yield return Of("save and restore", SaveAndRestore);
             yield return Of("texts of errors", Errors);
@@ -32,6 +34,7 @@ namespace Weir.Tests
             yield return Of("presets, fit, pins and pages", Presets);
             yield return Of("several sessions at once", Several);
             yield return Of("logs", Logs);
+            yield return Of("memory hooks", MemoryHooks);
         }
 
         private static void EventsOfAnAnswer()
@@ -220,6 +223,56 @@ namespace Weir.Tests
                 }
             }
             Throws<InvalidOperationException>(() => kept.Clear());
+        }
+
+        private static void MaskThatRefuses()
+        {
+            using (Session session = NewSession())
+            {
+                session.Prompt(Question);
+                int[] before = session.Tokens();
+                session.SetTokenMask(mask => false);
+                Fails(Status.Cancelled, () => EventsOf(session, 3));
+                Fails(Status.Cancelled, () => session.Sample());
+                Fails(Status.Cancelled, () => session.Generate(new GenerateOptions { MaxTokens = 3 }));
+                SameList(session.Tokens(), before);
+                session.SetTokenMask(mask => mask.Tokens.Length < 2);
+                var events = new List<Event>();
+                Fails(Status.Cancelled, () =>
+                {
+                    foreach (Event e in session.Events())
+                        events.Add(e);
+                });
+                Same(TextOf(events), "I am");
+                SameList(session.Tokens(), before.Concat(TokensOf(events)));
+                session.SetTokenMask(null);
+                Same(session.Next().Text, " a");
+            }
+        }
+
+        private static void FinishedThought()
+        {
+            const string problem = "Start: x0 = 11, x1 = 48, x2 = 85, x3 = 22, x4 = 59, x5 = 96, x6 = 33, x7 = 70, " +
+                "x8 = 7, x9 = 44, x10 = 81, x11 = 18. Rule: x[n] = x[n-12] + x[n-5]. Work modulo 100. Find x60.";
+            var counts = new List<int>();
+            foreach (bool isEnded in new[] { false, true })
+                using (Session session = NewSession())
+                {
+                    session.FinishThinking(); // there is no thought yet
+                    session.Prompt(new[] { new Message("user", problem) });
+                    var events = new List<Event>();
+                    foreach (Event e in session.Events(new GenerateOptions { MaxTokens = 300 }))
+                    {
+                        events.Add(e);
+                        if (isEnded && events.Count == 20)
+                            new Other(session.FinishThinking).Join();
+                    }
+                    counts.Add(events.Count(e => e.Segment == Segment.Thought));
+                    Is(events.Take(20).Skip(1).All(e => e.Segment == Segment.Thought), "it thinks");
+                    Same(events.Last().Stop, isEnded ? StopReason.Eos : StopReason.Length);
+                    Same(TextOf(events.Where(e => e.Segment == Segment.Answer)).Length > 0, isEnded);
+                }
+            Is(counts[0] > 290 && counts[1] < 40, "thoughts of " + string.Join(" and ", counts) + " tokens");
         }
 
         private sealed class OfCallback : Exception
@@ -420,6 +473,37 @@ namespace Weir.Tests
             options.Log = line => { throw new OfCallback(); };
             Throws<OfCallback>(() => new Model(ModelPath, new Runtime(options)));
             Same(new Model(ModelPath, runtime).Info.VocabSize, 1664u);
+        }
+
+        // Of tests/hooks.c: how many bytes they have given, and whether they refuse.
+        private static unsafe void MemoryHooks()
+        {
+            IntPtr library = OpenLibrary(Path.Combine(Scratch, "hooks.so"), 2);
+            var state = stackalloc long[2];
+            var options = new RuntimeOptions
+            {
+                ThreadCount = 1, Alloc = Symbol(library, "hooks_alloc"), Free = Symbol(library, "hooks_free"),
+                AllocUser = (IntPtr)state
+            };
+            using (var own = new Runtime(options))
+            using (var of = new Model(ModelPath, own))
+            {
+                long before = state[0];
+                Is(before > 0 && own.Memory.Bytes <= (ulong)before, before + " bytes");
+                var small = new SessionOptions { ContextTokens = 256, BatchTokens = 64 };
+                using (var session = new Session(of, small))
+                {
+                    session.Prompt(Question);
+                    Same(TextOf(EventsOf(session, 2)), "I am");
+                    Is(state[0] - before >= (long)of.Plan(small).TotalBytes, "a session's bytes");
+                    state[1] = 1;
+                    Fails(Status.OutOfMemory, () => session.Fork());
+                    Same(TextOf(EventsOf(session, 2)), " a small");
+                    state[1] = 0;
+                }
+                Same(state[0], before);
+            }
+            Same(state[0], 0L);
         }
     }
 }

@@ -34,9 +34,18 @@ namespace Weir.Tests
             Is(n > 250, n + " sizes and offsets");
         }
 
+        [DllImport("libdl.so.2", EntryPoint = "dlopen")]
+        private static extern IntPtr OpenLibrary(string path, int flags);
+
+        [DllImport("libdl.so.2", EntryPoint = "dlsym")]
+        private static extern IntPtr Symbol(IntPtr library, string name);
+
         private static void Versions()
         {
             Same(Library.Version, Library.PackageVersion);
+            // Other libraries of the process do not get functions of this one, unless mono gives all to all.
+            if (Type.GetType("Mono.Runtime") == null)
+                Same(Symbol(IntPtr.Zero, "weir_version"), IntPtr.Zero);
             Is(Library.Policies.Contains("raas") && Library.Presets.Contains("reason-fixed"), "policies and presets");
             Is(Library.WeightTypes.Contains("q8_0"), string.Join(" ", Library.WeightTypes));
         }
@@ -52,8 +61,8 @@ namespace Weir.Tests
 
         private static string VersionIn(Dictionary<string, string> environment)
         {
-            string program = typeof(Test).Assembly.Location;
-            var start = new ProcessStartInfo("mono", "\"" + program + "\" version")
+            string host = Process.GetCurrentProcess().MainModule.FileName; // mono or dotnet
+            var start = new ProcessStartInfo(host, "\"" + typeof(Test).Assembly.Location + "\" version")
             {
                 UseShellExecute = false, RedirectStandardOutput = true
             };
@@ -88,13 +97,14 @@ namespace Weir.Tests
             Has(said, "/no/such/folder/lib/libweir.so.1 (WEIR_DIR of the environment): ");
             said = VersionIn(new Dictionary<string, string> { ["WEIR_LIBRARY"] = "/no/such/libweir.so" });
             Has(said, "/no/such/libweir.so (WEIR_LIBRARY of the environment): ");
+            string rid = "linux-" + RuntimeInformation.ProcessArchitecture.ToString().ToLowerInvariant();
             said = VersionIn(new Dictionary<string, string>());
             if (said.StartsWith("LibraryException"))
             {
-                Has(said, "/runtimes/linux-x64/native/libweir.so.1 (of the package): ");
+                Has(said, "/runtimes/" + rid + "/native/libweir.so.1 (of the package): ");
                 Has(said, "libweir.so.1 (the loader's places");
             }
-            string native = Path.Combine(Scratch, "runtimes", "linux-x64", "native");
+            string native = Path.Combine(Scratch, "runtimes", rid, "native");
             Directory.CreateDirectory(native);
             string copy = Path.Combine(native, "libweir.so.1");
             File.Copy(Path.Combine(Environment.GetEnvironmentVariable("WEIR_DIR"), "lib", "libweir.so.1"), copy, true);

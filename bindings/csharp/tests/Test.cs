@@ -3,6 +3,7 @@ using System.Collections.Generic;
 using System.Diagnostics;
 using System.IO;
 using System.Linq;
+using System.Threading;
 
 namespace Weir.Tests
 {
@@ -60,6 +61,49 @@ namespace Weir.Tests
             {
                 Console.WriteLine("LibraryException: " + error.Message);
                 return 3;
+            }
+        }
+
+        /// <summary>Longer than anything here takes, in milliseconds.</summary>
+        internal const int Patience = 120000;
+
+        /// <summary>A thread; who waits for it gets what it throws.</summary>
+        internal sealed class Other
+        {
+            private readonly Thread thread;
+            private Exception thrown;
+
+            internal Other(Action run)
+            {
+                thread = new Thread(() =>
+                {
+                    try { run(); }
+                    catch (Exception error) { thrown = error; }
+                });
+                thread.IsBackground = true;
+                thread.Start();
+            }
+
+            internal void Join()
+            {
+                Is(thread.Join(Patience), "a thread hangs");
+                if (thrown != null)
+                    throw new Exception("of another thread", thrown);
+            }
+        }
+
+        internal static void Await(ManualResetEventSlim signal)
+        {
+            Is(signal.Wait(Patience), "a signal did not come");
+        }
+
+        /// <summary>Collects what nobody holds, until that has happened.</summary>
+        internal static void Collect(Func<bool> isDone)
+        {
+            for (int i = 0; i < 200 && !isDone(); i++)
+            {
+                GC.Collect();
+                GC.WaitForPendingFinalizers();
             }
         }
 
