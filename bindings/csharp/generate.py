@@ -425,7 +425,7 @@ def creator(api, of, function):
 
 
 def methods(api):
-    out = ["// Methods of objects that follow from the headers. Longer than 600 lines because generate.py writes it.",
+    out = ["// Simple methods of objects. Longer than 600 lines because generate.py writes it from include/weir.",
            "using System;", "using System.Collections.Generic;", "using System.IO;",
            "using System.Runtime.CompilerServices;",
            "using System.Runtime.InteropServices;",            "using System.Threading;", "", "namespace Weir", "{"]

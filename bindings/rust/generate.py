@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the declarations of weir-sys, and what of the safe layer follows from them, from the public headers.
-
-Usage: generate.py [--check [--strict]] [--headers FOLDER]. --check does not mind documentation that is older than the
-headers'; with --strict it does.
+"""Reads the public headers and writes two files; for the arguments see headers.emit_main.
 
  - weir-sys/src/bindings.rs: constants, types and functions with their documentation
- - weir/src/generated.rs: what of the safe layer follows from the headers alone, see generate_safe.py
+ - weir/src/generated.rs: enums, options, results and simple methods of the safe layer, see generate_safe.py
 """
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""Writes weir/src/generated.rs: what of the safe layer follows from the headers alone, with their documentation.
+"""Writes weir/src/generated.rs, a part of the safe layer, from the headers:
 
  - names of enums and plain structs
  - options, with a setter for each number, text and flag; lists and callbacks are set in options.rs, by hand

@@ -1,4 +1,4 @@
-// Methods of objects that follow from the headers. Longer than 600 lines because generate.py writes it.
+// Simple methods of objects. Longer than 600 lines because generate.py writes it from include/weir.
 using System;
 using System.Collections.Generic;
 using System.IO;
