@@ -76,6 +76,20 @@ foreach(sample IN LISTS WEIR_SAMPLES)
   weir_add_check("samples/${sample}" samples sh "${weir_install_test}/sample.sh" "$<TARGET_FILE:sample_${sample}>"
                  "${weir_tiny_model}")
 endforeach()
+# The server, with Python's standard library; server/test_openai is skipped without the package openai.
+if(TARGET weir_cli)
+  foreach(name IN ITEMS http hostile openai load)
+    weir_add_check(server/test_${name} server ${Python3_EXECUTABLE} -B
+                   "${PROJECT_SOURCE_DIR}/tests/server/test_${name}.py")
+    set_property(TEST server/test_${name} APPEND PROPERTY ENVIRONMENT "WEIR_PROGRAM=$<TARGET_FILE:weir_cli>")
+    set_property(TEST server/test_${name} PROPERTY COST 15)
+    weir_test_target(server/test_${name} weir_cli)
+  endforeach()
+  weir_add_check(server/load_of_a_minute slow ${Python3_EXECUTABLE} -B
+                 "${PROJECT_SOURCE_DIR}/tests/server/test_load.py" --seconds 60)
+  set_property(TEST server/load_of_a_minute APPEND PROPERTY ENVIRONMENT "WEIR_PROGRAM=$<TARGET_FILE:weir_cli>")
+  weir_test_target(server/load_of_a_minute weir_cli)
+endif()
 if(TARGET weir_desktop)
   weir_add_check(desktop/window slow Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/tests/desktop/test_desktop.py"
                  "$<TARGET_FILE:weir_desktop>" "${weir_tiny_model}" "$<TARGET_FILE:weir>")

@@ -40,13 +40,17 @@ std::string name_of(const ordered_json& tool, const std::string& which) {
 
 ordered_json parse_json(std::string_view text) {
   constexpr int kMostDepth = 250;  // the library's is 200, of a part of what is read here
-  const auto check_depth = [](int depth, ordered_json::parse_event_t, const ordered_json&) {
+  constexpr size_t kMostNames = 10000;  // an object compares each of its names with all before
+  size_t n_names = 0;
+  const auto check_size = [&](int depth, ordered_json::parse_event_t event, const ordered_json&) {
     if (depth > kMostDepth)
       throw std::runtime_error("not valid JSON: it is nested more than " + std::to_string(kMostDepth) + " levels deep");
+    if (event == ordered_json::parse_event_t::key && ++n_names > kMostNames)
+      throw std::runtime_error("JSON with more than " + std::to_string(kMostNames) + " names");
     return true;
   };
   try {
-    return ordered_json::parse(text, check_depth);
+    return ordered_json::parse(text, check_size);
   } catch (const ordered_json::exception& e) {
     const std::string what = e.what();  // starts with "[json.exception.parse_error.101] "
     const size_t mark = what.find("] ");

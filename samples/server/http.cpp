@@ -40,22 +40,21 @@ std::atomic<size_t> g_body_bytes{0};
 
 class Connection final : public httplib::Stream {
  public:
-  Connection(int socket, int client_seconds) : socket_(socket), client_seconds_(client_seconds) {
+  Connection(int socket, int client_seconds, const std::atomic<bool>& is_stopping)
+      : socket_(socket), client_seconds_(client_seconds), is_stopping_(is_stopping) {
     const int one = 1;
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    const int n_bytes = 128 << 10;  // what the system keeps of a client that does not read
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &n_bytes, sizeof(n_bytes));
     ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
   }
   ~Connection() override { free_body(); }
 
   // Whether a request begins, within the time that a connection may be idle.
-  bool wait_for_request(const std::atomic<bool>& is_stopping) {
+  bool wait_for_request() {
     if (at_ < n_) return true;
-    const Clock::time_point end = Clock::now() + seconds(kIdleSeconds);
-    while (!is_stopping && Clock::now() < end) {
-      pollfd p = {socket_, POLLIN, 0};
-      if (::poll(&p, 1, 100) > 0) return fill() > 0;
-    }
-    return false;
+    deadline_ = Clock::now() + seconds(kIdleSeconds);
+    return fill() > 0;
   }
   void begin_request() {
     free_body();
@@ -129,8 +128,7 @@ class Connection final : public httplib::Stream {
       }
       if (sent < 0 && errno == EINTR) continue;
       if (sent == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return -1;
-      pollfd p = {socket_, POLLOUT, 0};
-      if (::poll(&p, 1, 1000 * client_seconds_) <= 0 || (p.revents & (POLLERR | POLLHUP)) != 0) return -1;
+      if (!wait_for(POLLOUT, Clock::now() + seconds(client_seconds_))) return -1;
     }
     return static_cast<ssize_t>(size);
   }
@@ -144,14 +142,26 @@ class Connection final : public httplib::Stream {
       const ssize_t got = ::recv(socket_, bytes_, sizeof(bytes_), 0);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        pollfd p = {socket_, POLLIN, 0};
-        if (::poll(&p, 1, left_of(deadline_)) > 0) continue;
+        if (wait_for(POLLIN, deadline_)) continue;
         return -1;
       }
       at_ = 0;
       n_ = got > 0 ? static_cast<size_t>(got) : 0;
       return got;
     }
+  }
+  // False: the time is over, the connection is broken, or the server ends and the client has not taken anything for a
+  // second.
+  bool wait_for(short event, Clock::time_point end) const {
+    constexpr milliseconds kSlice{100};
+    Clock::time_point last = Clock::now() + seconds(1);
+    while (Clock::now() < end) {
+      pollfd p = {socket_, event, 0};
+      const int n = ::poll(&p, 1, std::min(left_of(end), static_cast<int>(kSlice.count())));
+      if (n > 0) return (p.revents & event) != 0;
+      if (is_stopping_ && (event == POLLIN || Clock::now() > last)) return false;
+    }
+    return false;
   }
   void free_body() { g_body_bytes -= std::exchange(body_bytes_, 0); }
 
@@ -161,6 +171,7 @@ class Connection final : public httplib::Stream {
   size_t allowed_ = 0, body_bytes_ = 0;
   bool was_too_large_ = false;
   Clock::time_point deadline_;
+  const std::atomic<bool>& is_stopping_;
 };
 
 thread_local Connection* t_connection = nullptr;
@@ -265,6 +276,11 @@ class HttpServer::Server final : public httplib::Server {
       res.status = 500;
       res.set_content(error_json(500, "the server failed"), "application/json");
     });
+    // No other program may listen at the same port, as cpp-httplib would let it.
+    set_socket_options([](socket_t socket) {
+      const int one = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    });
     set_payload_max_length(kMostBodyBytes);
     set_keep_alive_timeout(kIdleSeconds);
     set_keep_alive_max_count(kMostRequestsOfConnection);
@@ -293,7 +309,7 @@ class HttpServer::Server final : public httplib::Server {
 
  private:
   bool process_and_close_socket(socket_t socket) override {
-    Connection connection(socket, options_.client_seconds);
+    Connection connection(socket, options_.client_seconds, is_stopping_);
     t_connection = &connection;
     if (t_is_refused) {
       const std::string body = error_json(503, "too many connections");
@@ -306,7 +322,7 @@ class HttpServer::Server final : public httplib::Server {
       ::close(socket);
       return true;
     }
-    for (size_t n = 1; n <= kMostRequestsOfConnection && connection.wait_for_request(is_stopping_); ++n) {
+    for (size_t n = 1; n <= kMostRequestsOfConnection && connection.wait_for_request(); ++n) {
       connection.begin_request();
       bool is_closed = false;
       const bool is_last = n == kMostRequestsOfConnection || is_stopping_;

@@ -8,7 +8,7 @@
 namespace weir_server {
 
 inline constexpr size_t kMostBodyBytes = size_t{8} << 20;           // of a request
-inline constexpr size_t kMostBodyBytesTogether = size_t{64} << 20;  // of all requests that are read or answered
+inline constexpr size_t kMostBodyBytesTogether = size_t{32} << 20;  // of all requests that are read or answered
 inline constexpr size_t kMostHeaderBytes = size_t{64} << 10;        // of a request, its first line included
 inline constexpr size_t kMostPathBytes = 512;                       // with the query
 inline constexpr size_t kMostConnections = 128;

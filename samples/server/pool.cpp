@@ -220,25 +220,31 @@ void Pool::work() {
   wake_subscribers();
 }
 
-// Of the idle sessions the one that has most of the prompt already; of equals the one that was not used the longest.
+// Of the idle sessions the one that goes on with what it holds: that has this conversation by its name, or else the
+// longest common beginning, if that is half of what it holds or of the prompt. A session whose conversation only begins
+// with the same few words keeps it: then the one that was not used for the longest time is taken.
 size_t Pool::best_slot(const Job& job) {
-  size_t best = slots_.size();
+  const std::vector<weir_token>& prompt = job.task_.prompt;
+  const std::string& name = job.task_.conversation;
+  size_t best = slots_.size(), oldest = slots_.size();
   uint32_t most = 0;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     if (slot.state != State::kIdle) continue;
+    if (!name.empty() && slot.conversation == name) return i;
+    if (oldest == slots_.size() || slot.last_used < slots_[oldest].last_used) oldest = i;
     weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
     options.flags = WEIR_PROMPT_MEASURE;
     weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
-    const std::vector<weir_token>& prompt = job.task_.prompt;
     if (weir_session_prompt_tokens(slot.session.get(), prompt.data(), prompt.size(), &options, &report) != WEIR_OK)
-      report.n_kept = 0;
-    if (best < slots_.size() && report.n_kept < most) continue;
-    if (best < slots_.size() && report.n_kept == most && slot.last_used > slots_[best].last_used) continue;
+      continue;
+    const bool goes_on = 2 * report.n_kept >= std::min(report.n_tokens, report.n_kept + report.n_forgotten);
+    if (report.n_kept == 0 || !goes_on || report.n_kept < most) continue;
+    if (report.n_kept == most && best < slots_.size() && slot.last_used > slots_[best].last_used) continue;
     best = i;
     most = report.n_kept;
   }
-  return best;
+  return best < slots_.size() ? best : oldest;
 }
 
 void Pool::start_waiting() {

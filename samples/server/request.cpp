@@ -315,15 +315,28 @@ void add_jobs(Request& request, Task task, uint32_t n) {
   }
 }
 
-std::vector<weir_token> tokens_of(const Context& context, const std::vector<Message>& messages, const Wish& wish,
+std::vector<weir_token> tokens_of(const Context& context, std::vector<Message> messages, const Wish& wish,
                                   const std::string& param) {
   if (!context.has_template)
     throw RequestError(400, "this model has no chat template; /v1/completions takes whole prompts", param);
   std::vector<weir_token> tokens;
+  const auto tokenize = [&] {
+    return weir_cli::tokenize_chat(context.model.get(), messages, wish.flags, wish.settings);
+  };
   try {
-    tokens = weir_cli::tokenize_chat(context.model.get(), messages, wish.flags, wish.settings);
+    tokens = tokenize();
   } catch (const Error& e) {
-    refuse_as(e, param);
+    // Few templates have a word for developers; to OpenAI's models they are what system messages were.
+    size_t n_changed = 0;
+    for (Message& m : messages) {
+      if (m.role == "developer") m.role = "system", ++n_changed;
+    }
+    if (e.status() != WEIR_ERR_UNSUPPORTED || n_changed == 0) refuse_as(e, param);
+    try {
+      tokens = tokenize();
+    } catch (const Error& again) {
+      refuse_as(again, param);
+    }
   }
   if (tokens.empty()) throw RequestError(400, param + " are no text", param);
   check_room(context, tokens.size(), param);

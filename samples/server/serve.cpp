@@ -7,10 +7,12 @@
 #include "options.h"
 
 #ifdef WEIR_HAVE_HTTPLIB
+#include <malloc.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -46,6 +48,16 @@ void open_page(const std::string& address) {
     tell("no browser could be started (xdg-open); open " + address);
 }
 
+// Pieces of prompts that a processor reads take long, and running answers pause meanwhile, so that they are shorter
+// than those of a command that has nothing else to do.
+SessionFlags session_flags(const weir_model* model, SessionFlags flags) {
+  constexpr uint32_t kPieceTokens = 128;
+  SessionOptions options(flags);
+  const weir_plan_info plan = checked_plan(model, options.get());
+  if (flags.batch == 0 && plan.device == WEIR_DEVICE_CPU) flags.batch = std::min(kPieceTokens, plan.context_tokens);
+  return flags;
+}
+
 int run_serve(const ServeFlags& flags) {
   if (!is_loopback(flags.host) && flags.token.empty()) {
     throw UsageError("--host " + flags.host +
@@ -58,6 +70,9 @@ int run_serve(const ServeFlags& flags) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+
+  // Each connection has a thread; without this each thread would keep memory of its own for what it once took.
+  mallopt(M_ARENA_MAX, 2);
 
   weir_server::Context context;
   context.runtime = create_runtime(flags.session.threads, flags.session.device);
@@ -77,11 +92,8 @@ int run_serve(const ServeFlags& flags) {
   if (flags.thinking_budget != 0) require_thoughts(model);
   context.started = std::time(nullptr);
   context.save_folder = flags.save_folder;
-  {
-    SessionOptions options(flags.session);
-    (void)checked_plan(model, options.get());
-  }
-  context.pool = std::make_unique<weir_server::Pool>(model, flags.session, flags.sessions, flags.queue);
+  context.pool =
+      std::make_unique<weir_server::Pool>(model, session_flags(model, flags.session), flags.sessions, flags.queue);
 
   weir_server::Routes routes(context);
   weir_server::HttpOptions http;
@@ -127,6 +139,7 @@ int run_serve(const ServeFlags&) {
 void add_serve(CLI::App& program, Action& action) {
   auto flags = std::make_shared<ServeFlags>();
   flags->sampling.talks = true;
+  flags->session.usual_preset = "chat";
   CLI::App* app = program.add_subcommand("serve", "Serve OpenAI's API over HTTP, and a page to chat with");
   add_model_flag(*app, flags->model)->required();
   const auto number_of = [&](const char* name, uint32_t& value, const char* text, uint64_t low, uint64_t high) {

@@ -34,10 +34,20 @@ constexpr Sentence kPolicies[] = {
 };
 constexpr Sentence kPresets[] = {
     {"exact", "Everything is kept: the answers are those of the model itself."},
-    {"reason-fixed", "Long thoughts in a fixed memory; what no later step uses is dropped."},
-    {"reason-recall", "Half of the memory, and pages come back when they are wanted: nothing is forgotten for good."},
-    {"reason-fast", "Everything is kept, and steps read only what matters: faster with long contexts."},
+    {"chat", "Half of the memory; pages come back when they are wanted, so that nothing is forgotten for good."},
+    {"reason-fixed", "Long thoughts in a fixed memory: what no later step uses is dropped."},
+    {"reason-long", "The prompt stays whole, and long thoughts take a fixed memory beside it."},
+    {"reason-recall", "As chat, with twice as much at hand: for long thoughts."},
+    {"h2o-fixed", "A fixed memory for the tokens that were attended the most, and the latest ones."},
+    {"tova-fixed", "A fixed memory; what the latest token attends the least is dropped."},
     {"stream", "Talks without end about what was said last; the middle is forgotten."},
+    {"longdoc", "Everything is kept, and steps read only what matters: faster with long documents."},
+    {"quality", "Everything is kept, and each step reads what 98 % of its attention needs."},
+    {"cpu-offload", "Keys and values in the memory of the machine, beside a device that has no room for them."},
+    {"quest-paper", "The method quest as its paper prints it, to compare with."},
+    {"raas-paper", "The method raas as its paper prints it, to compare with."},
+    {"raas-paper-r", "The same by rank instead of a threshold."},
+    {"tova-paper", "The method tova as its paper prints it, to compare with."},
 };
 
 template <size_t n>

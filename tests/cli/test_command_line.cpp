@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"run",  "chat",    "demo", "bench",    "eval",    "calibrate",
-                                            "plan", "devices", "info", "tokenize", "template"};
+const std::vector<std::string> kCommands = {"run",  "chat",    "demo", "bench",    "eval",     "calibrate",
+                                            "plan", "devices", "info", "tokenize", "template", "serve"};
 
 struct Option {
   std::string command, name, type;
@@ -26,7 +26,8 @@ struct Option {
 
 // Options whose value is not text, by the help of every command, so that a new one is found, too.
 std::vector<Option> options_with_numbers() {
-  const std::set<std::string> texts = {"FILE", "TEXT", "NAME", "NAMES", "DIR", "FOLDER", "TYPE", "KEY=VALUE"};
+  const std::set<std::string> texts = {"FILE",   "TEXT", "NAME",      "NAMES", "DIR",
+                                       "FOLDER", "TYPE", "KEY=VALUE", "TOKEN", "ADDRESS"};
   // Of these "LIST" has names, not numbers.
   const std::set<std::string> lists_of_names = {"--policies"};
   std::vector<Option> all;
