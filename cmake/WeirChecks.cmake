@@ -90,6 +90,16 @@ if(TARGET weir_cli)
   set_property(TEST server/load_of_a_minute APPEND PROPERTY ENVIRONMENT "WEIR_PROGRAM=$<TARGET_FILE:weir_cli>")
   weir_test_target(server/load_of_a_minute weir_cli)
 endif()
+# The chat page of `weir serve`: its files, and in a browser, where there is one.
+weir_add_check(app/test_page app Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/tests/app/test_page.py")
+weir_test_target(app/test_page weir)
+if(TARGET weir_cli)
+  weir_add_check(app/test_app slow Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/tests/app/test_app.py"
+                 --program "$<TARGET_FILE:weir_cli>" --model "${weir_tiny_model}")
+  set_property(TEST app/test_app APPEND PROPERTY LABELS app)
+  set_tests_properties(app/test_app PROPERTIES TIMEOUT 3600 RUN_SERIAL ON)
+  weir_test_target(app/test_app weir_cli)
+endif()
 if(TARGET weir_desktop)
   weir_add_check(desktop/window slow Python3::Interpreter -B "${PROJECT_SOURCE_DIR}/tests/desktop/test_desktop.py"
                  "$<TARGET_FILE:weir_desktop>" "${weir_tiny_model}" "$<TARGET_FILE:weir>")

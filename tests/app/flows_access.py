@@ -157,10 +157,12 @@ class Access(Flows):
     def flow_answers_are_announced(self):
         b = self.browser
         b.js("""window.said = []; new MutationObserver((m) => m.forEach((r) => r.addedNodes.forEach((n) =>
-                window.said.push(n.textContent)))).observe(document.querySelector('#announcements'), {childList: true})""")
+                window.said.push(n.textContent))))
+                .observe(document.querySelector('#announcements'), {childList: true})""")
         b.ask("mock: markdown")
         said = b.js("return window.said")
-        check(said[0] == "The answer begins." and said[-1].endswith("The answer is complete."), f"{said[:2]} {said[-1:]}")
+        equal(said[0], "The answer begins.", "first")
+        check(said[-1].endswith("The answer is complete."), f"last: {said[-1]}")
         check(any("A block of code." in s for s in said), "code is not read out")
         check(3 < len(said) < 30, f"{len(said)} announcements")
         equal(b.js("return document.querySelector('#messages').getAttribute('aria-live')"), "off", "not each word")
@@ -182,7 +184,8 @@ class Access(Flows):
         b.click("#sidebar-open")
         b.wait("document.body.classList.contains('sidebar-open')", "the list is a sheet")
         time.sleep(0.3)
-        check(b.js("return document.querySelector('#main').inert && document.activeElement.id === 'new'"), "with the focus")
+        check(b.js("return document.querySelector('#main').inert && document.activeElement.id === 'new'"),
+              "with the focus")
         b.check_page("wider", "names", "small")
         b.keys(Keys.ESCAPE)
         b.wait("!document.body.classList.contains('sidebar-open')", "Escape closes it")
@@ -190,7 +193,8 @@ class Access(Flows):
         b.click("#pages-open")
         time.sleep(0.3)
         b.check_page("wider", "names", "contrast")
-        box = b.js("const r = document.querySelector('#drawer').getBoundingClientRect(); return [r.left, r.right, r.bottom]")
+        box = b.js("""const r = document.querySelector('#drawer').getBoundingClientRect();
+                      return [r.left, r.right, r.bottom]""")
         equal(box, [0, 360, 740], "the drawer is a sheet at the bottom")
         b.js("document.querySelector('#shade').click()")
         b.wait("document.querySelector('#drawer').hidden", "a tap beside it closes it")

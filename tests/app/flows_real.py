@@ -52,9 +52,8 @@ class Real(Flows):
         b.wait("document.querySelector('.message.answer .text').innerText.length + "
                "(document.querySelector('.thought-count')?.innerText.length || 0) > 3 || "
                "document.querySelector('#stop').hidden", "it begins", 60)
-        if not b.js("return document.querySelector('#stop').hidden"):
-            b.click("#stop")
-            b.answered()
+        b.js("const stop = document.querySelector('#stop'); if (!stop.hidden) stop.click()")
+        b.answered()
         if b.count(".go-on"):
             b.click(".go-on")
             b.answered(120)

@@ -53,7 +53,8 @@ class Texts(Flows):
         equal(t("td.end"), "1", "a cell at the right")
         check(q(".c-comment") == 2 and q(".c-word") >= 2, "colours of code")
         equal(b.js("return document.querySelector('.code code').textContent"),
-              'def merge(a, b):\n    # Two sorted lists become one.\n    return sorted(a + b)  # "text"', "code verbatim")
+              'def merge(a, b):\n    # Two sorted lists become one.\n    return sorted(a + b)  # "text"',
+              "code verbatim")
         b.check_page("names", "structure", "contrast")
 
     def flow_long_answer(self):

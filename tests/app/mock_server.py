@@ -150,7 +150,7 @@ class Mock:
         self.settings = {"policy": "arkvale", "preset": "chat", "budget_tokens": 512, "context_tokens": 32768,
                          "recall": "on", "sessions": 2}
         self.saved = []
-        self.flags = {"saves": True, "token": None, "busy": False, "down": False, "delay": 0.012}
+        self.flags = {"saves": True, "token": None, "busy": False, "down": False, "delay": 0.012, "story_delay": 0.001}
         self.listeners = []
         self.answers = 0
         self.random = random.Random(7)
@@ -350,7 +350,7 @@ class Handler(BaseHTTPRequestHandler):
         if name == "GET /health":
             return {"status": "ok", "sessions": 2, "waiting": 0}
         if name == "GET /v1/weir/model":
-            return {"id": "mock", "file": "mock-0.5b-q8_0.gguf", "architecture": "qwen2", "name": "Mock 0.5B",
+            return {"id": "mock", "file": "mock-0.5b-q8_0.gguf", "architecture": "qwen2", "name": "Sample 0.5B",
                     "parameters": 494032768, "weight_bytes": WEIGHT_BYTES, "context_tokens": 32768,
                     "trained_context_tokens": 32768, "device": "cpu", "threads": 8, "version": "1.1.0",
                     "chat": {"has_template": True, "has_thoughts": True, "has_tools": True,
@@ -410,7 +410,7 @@ class Handler(BaseHTTPRequestHandler):
                 for _ in range(100 if body.get("back") else 0):
                     if "*" not in session["pages"]:
                         mock.grow(session, body["tokens"])
-                session.update(state="idle", tokens_per_second=body.get("speed", 31.4))
+                session.update(state="idle")
             mock.tell()
             return {}
         raise Refused(404, f"There is nothing at {url.path}.", kind="not_found_error")
@@ -622,8 +622,8 @@ class Handler(BaseHTTPRequestHandler):
             for i in range(0, len(text), 5000):
                 event({"content": text[i:i + 5000]})
         elif name == "story" or "stairs" in asked:
-            say(STORY_THOUGHT, "reasoning_content", 0.001)
-            say(STORY, delay=0.001)
+            say(STORY_THOUGHT, "reasoning_content", self.mock.flags["story_delay"])
+            say(STORY, delay=self.mock.flags["story_delay"])
         else:
             say(f"Answer {number}: you said “{asked[:200]}”.")
         return None
@@ -635,6 +635,7 @@ def serve(port=0, page=PAGE):
     handler = type("BoundHandler", (Handler,), {"mock": mock, "page": Path(page)})
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None      # browsers hang up as they like
     server.mock = mock
     server.url = f"http://127.0.0.1:{server.server_address[1]}/"
     threading.Thread(target=server.serve_forever, daemon=True).start()

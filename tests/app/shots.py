@@ -27,6 +27,7 @@ def take_shots(flows, folder):
                                                ("phone", "light", 390, 844, 5400), ("pages", "light", 1280, 860, 9000)):
         b.reset()
         flows.begin()
+        flows.flag(story_delay=0.03)      # as fast as such a model is
         b.size(width, height, phone=name == "phone")
         b.media(prefers_color_scheme=theme)
         if name == "phone":

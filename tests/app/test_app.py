@@ -4,9 +4,9 @@
     tests/app/test_app.py [--program build/bin/weir --model FILE] [-k TEXT] [--show] [--shots FOLDER]
 
 Every flow is a method flow_* of a file flows_*.py; each has a server of its own, so that it begins with an empty
-browser. After each the console must have no errors but those that the flow expects. With --program the flows real_flow_*
-run against `weir serve` as well. --shots writes the screenshots of docs/images. Ends with 77 where Chromium, its driver
-or Selenium is missing.
+browser. After each the console must have no errors but those that the flow expects. With --program the flows
+real_flow_* run against `weir serve` as well. --shots writes the screenshots of docs/images, for which fonts-inter and
+fonts-jetbrains-mono should be there. Ends with 77 where Chromium, its driver or Selenium is missing.
 """
 
 import argparse
@@ -63,8 +63,9 @@ def run_flow(flows, name, flow, table):
     if process and process.poll() is None:
         process.kill()
     table.append((name, time.time() - started, problem))
-    print(f"{'FAIL' if problem else 'ok'}  {name}  {time.time() - started:.1f} s" + (f"\n    {problem}" if problem else ""),
-          flush=True)
+    print(f"{'FAIL' if problem else 'ok'}  {name}  {time.time() - started:.1f} s", flush=True)
+    if problem:
+        print(f"    {problem}", flush=True)
 
 
 def has_serve(program):

@@ -1,7 +1,7 @@
 // The page as a whole: what is open, what is beside it, keys and sheets.
 
 import { getJson, post, send, setToken } from "./api.js";
-import { announce, byId, bytes, count, downloadFile, el, icon, plural, replace, toast } from "./dom.js";
+import { announce, byId, bytes, count, downloadFile, el, icon, iconButton, plural, replace, toast } from "./dom.js";
 import { Chats, newConversation } from "./chat.js";
 import { Gauge } from "./gauge.js";
 import { Live } from "./live.js";
@@ -143,10 +143,10 @@ function showModel() {
 function showHello() {
   const { model, plan, settings: set } = live;
   const promise = plan && set ? el("p", { class: "promise" },
-    "This conversation may grow to ", el("b", {}, `${count(set.context_tokens)} tokens`), ". Its KV memory stays within ",
-    el("b", {}, bytes(plan.kv_bytes)),
-    plan.dense_kv_bytes > plan.kv_bytes * 1.05 ? `, where a dense cache would take ${bytes(plan.dense_kv_bytes)}.` : ".") :
-    null;
+    "This conversation may grow to ", el("b", {}, `${count(set.context_tokens)} tokens`),
+    ". Its KV memory stays within ", el("b", {}, bytes(plan.kv_bytes)),
+    plan.dense_kv_bytes > plan.kv_bytes * 1.05 ? `, where a dense cache would take ${bytes(plan.dense_kv_bytes)}.` :
+      ".") : null;
   replace(byId("hello"),
     el("div", { class: "hello-mark" }, byId("sidebar").querySelector(".mark").cloneNode(true)),
     el("h2", {}, model ? `Think it through with ${model.name || model.id}` : "Weir"),
@@ -485,11 +485,9 @@ function onKey(event) {
 function openHelp() {
   const dialog = byId("help");
   replace(dialog,
-    el("div", { class: "dialog-head" }, el("h2", {}, "Keys"),
-      el("button", { type: "button", class: "icon-button", aria: { label: "Close" }, on: { click: () => dialog.close() } },
-        icon("close"))),
-    el("dl", { class: "keys" }, KEYS.map(([keys, what]) =>
-      el("div", {}, el("dt", {}, keys.split("+").map((k, i) => [i > 0 && "+", el("kbd", {}, k)])), el("dd", {}, what)))));
+    el("div", { class: "dialog-head" }, el("h2", {}, "Keys"), iconButton("close", "Close", () => dialog.close())),
+    el("dl", { class: "keys" }, KEYS.map(([keys, what]) => el("div", {},
+      el("dt", {}, keys.split("+").map((k, i) => [i > 0 && "+", el("kbd", {}, k)])), el("dd", {}, what)))));
   dialog.showModal();
 }
 
@@ -518,9 +516,9 @@ function wire() {
   label("new", "add", "New conversation");
   label("import", "upload", "Import");
   label("export", "download", "Export");
-  for (const [id, name, text] of [["sidebar-open", "menu"], ["sidebar-close", "close"], ["send", "send"], ["stop", "stop"],
-    ["to-end", "down"], ["pages-open", "pages", "Pages and speed"], ["settings-open", "settings", "Settings"],
-    ["help-open", "keys", "Keys"]]) {
+  for (const [id, name, text] of [["sidebar-open", "menu"], ["sidebar-close", "close"], ["send", "send"],
+    ["stop", "stop"], ["to-end", "down"], ["pages-open", "pages", "Pages and speed"],
+    ["settings-open", "settings", "Settings"], ["help-open", "keys", "Keys"]]) {
     replace(byId(id), icon(name));
     if (text) byId(id).setAttribute("aria-label", text);
     byId(id).title = byId(id).getAttribute("aria-label");

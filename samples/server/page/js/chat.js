@@ -155,7 +155,8 @@ export class Chats {
     const last = conversation.messages.at(-1);
     for (const call of last.toolCalls) {
       conversation.messages.push({
-        id: newId(), role: "tool", tool_call_id: call.id, name: call.name, content: results.get(call.id), at: Date.now(),
+        id: newId(), role: "tool", tool_call_id: call.id, name: call.name, content: results.get(call.id),
+        at: Date.now(),
       });
     }
     return this.answer(conversation);
@@ -254,7 +255,8 @@ export class Chats {
     const messages = structuredClone(conversation.messages.slice(0, index + 1));
     for (const message of messages) if (message.state === "streaming") message.state = "cut";
     const copy = newConversation({
-      title: `${conversation.title} (fork)`, named: true, system: conversation.system, tools: conversation.tools, messages,
+      title: `${conversation.title} (fork)`, named: true, system: conversation.system, tools: conversation.tools,
+      messages,
     });
     await this.save(copy);
     return copy;
@@ -285,8 +287,8 @@ export class Chats {
   async run(conversation, message, goOn) {
     const index = conversation.messages.indexOf(message);
     const run = {
-      conversation, message, controller: new AbortController(), id: null, stopped: false, prompt: null, saved: Date.now(),
-      started: performance.now(), thoughtFrom: null, complete: false, tokens: 0,
+      conversation, message, controller: new AbortController(), id: null, stopped: false, prompt: null,
+      saved: Date.now(), started: performance.now(), thoughtFrom: null, complete: false, tokens: 0,
       // What the message had before, so that counts go on.
       before: { reasoningMs: message.reasoningMs, reasoningTokens: message.reasoningTokens,
         tokens: (goOn && message.stats?.tokens) || 0 },

@@ -15,8 +15,8 @@ volatile where while with yield SELECT FROM WHERE INSERT UPDATE DELETE JOIN ON G
 done esac echo local`.split(/\s+/));
 
 // Languages in which # begins a comment; in the others it is the preprocessor's, or part of a colour.
-const HASH = new Set(["python", "py", "sh", "bash", "shell", "zsh", "ruby", "rb", "yaml", "yml", "toml", "make", "cmake",
-  "dockerfile", "perl", "r", "conf", "ini", ""]);
+const HASH = new Set(["python", "py", "sh", "bash", "shell", "zsh", "ruby", "rb", "yaml", "yml", "toml", "make",
+  "cmake", "dockerfile", "perl", "r", "conf", "ini", ""]);
 const DASHES = new Set(["sql", "lua", "haskell", "hs"]);
 const PROSE = new Set(["text", "txt", "plain", "markdown", "md", "console", "output"]);
 
@@ -25,8 +25,10 @@ function scanner(language) {
   if (HASH.has(language)) comments.push("(?<![\\w$&])#[^\\n]*");
   if (DASHES.has(language)) comments.push("--[^\\n]*");
   if (!HASH.has(language) && !DASHES.has(language)) comments.push("(?<!:)\\/\\/[^\\n]*");
-  const texts = ['"""[\\s\\S]*?(?:"""|$)', '"(?:\\\\.|[^"\\\\\\n])*"?', "'(?:\\\\.|[^'\\\\\\n])*'", "`(?:\\\\.|[^`\\\\])*`"];
-  return new RegExp(`(${comments.join("|")})|(${texts.join("|")})|((?<![\\w.])\\d[\\w.]*)|([A-Za-z_]\\w*)(\\s*\\()?`, "g");
+  const texts = ['"""[\\s\\S]*?(?:"""|$)', '"(?:\\\\.|[^"\\\\\\n])*"?', "'(?:\\\\.|[^'\\\\\\n])*'",
+    "`(?:\\\\.|[^`\\\\])*`"];
+  const number = "(?<![\\w.])\\d[\\w.]*";
+  return new RegExp(`(${comments.join("|")})|(${texts.join("|")})|(${number})|([A-Za-z_]\\w*)(\\s*\\()?`, "g");
 }
 
 function colour(code, text, language) {

@@ -1,6 +1,6 @@
-// The KV gauge: what the cache of this conversation takes, against the red mark of its budget, and below it what a dense
-// cache would take for the same tokens. Below both a ribbon of the pages. The scale grows in steps, so that a bar that
-// does not move is seen not to move.
+// The KV gauge: what the cache of this conversation takes, against the red mark of its budget, and below it what a
+// dense cache would take for the same tokens. Below both a ribbon of the pages. The scale grows in steps, so that a bar
+// that does not move is seen not to move.
 
 import { bytes, el, replace } from "./dom.js";
 import { countPages, drawRibbon } from "./pages.js";

@@ -190,6 +190,9 @@ function renderTable(lines) {
 
 const PLAIN = /[^\\`*_~[!\nh]+/y;
 const URL_HERE = /https?:\/\/[^\s<>"`\\^{|}]+/y;
+// The rest of a link behind `](`: an address, perhaps in < >, perhaps a title, and the end.
+const ADDRESS =
+  /^[ \t]*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\([^\s()]*\))*))(?:[ \t]+(?:"[^"\n]*"|'[^'\n]*'))?[ \t]*\)/;
 const PUNCTUATION = /[!-/:-@[-`{-~]/;
 
 // A list with neighbours, so that wrapping what lies between two marks costs what is wrapped once.
@@ -318,9 +321,7 @@ function linkAt(text, open) {
     }
   }
   if (close < 0 || text[close + 1] !== "(") return null;
-  const rest = text.slice(close + 2, close + 2 + LINK_LOOK);
-  const match = /^[ \t]*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\((?:[^\s()]*)\))*))(?:[ \t]+(?:"[^"\n]*"|'[^'\n]*'))?[ \t]*\)/
-    .exec(rest);
+  const match = ADDRESS.exec(text.slice(close + 2, close + 2 + LINK_LOOK));
   if (!match) return null;
   return { label: text.slice(open + 1, close), address: match[1] ?? match[2], end: close + 2 + match[0].length };
 }

@@ -163,6 +163,7 @@ class QuestionView {
       el("button", { type: "button", class: "solid", on: { click: ask } }, "Ask again")));
     area.focus();
     area.setSelectionRange(area.value.length, area.value.length);
+    this.root.scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -271,8 +272,8 @@ class AnswerView {
   buildNote(message, last) {
     const { list, conversation } = this;
     const goOn = () => last && (message.content || message.reasoning) &&
-      el("button", { type: "button", class: "solid go-on", on: { click: () => list.chats.goOn(conversation, message.id) } },
-        icon("goOn"), "Go on");
+      el("button", { type: "button", class: "solid go-on",
+        on: { click: () => list.chats.goOn(conversation, message.id) } }, icon("goOn"), "Go on");
     const again = (text) => el("button", { type: "button", class: "quiet retry",
       on: { click: () => list.chats.regenerate(conversation, message.id) } }, icon("again"), text);
     if (message.state === "cut") {
@@ -345,8 +346,8 @@ class AnswerView {
       if (result !== undefined) {
         below = el("div", { class: "result" }, el("h4", {}, "Result"), paragraph(result || "(nothing)"));
       } else if (open) {
-        const area = el("textarea", { id, rows: "2", dir: "auto", spellcheck: "false", value: this.drafts.get(call.id) || "",
-          placeholder: "What the tool gives back" });
+        const area = el("textarea", { id, rows: "2", dir: "auto", spellcheck: "false",
+          value: this.drafts.get(call.id) || "", placeholder: "What the tool gives back" });
         area.addEventListener("input", () => this.drafts.set(call.id, area.value));
         areas.set(call.id, area);
         below = el("div", { class: "result" }, el("label", { for: id }, `Result of ${call.name || "the tool"}`), area);

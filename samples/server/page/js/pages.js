@@ -248,8 +248,10 @@ export class PagesDrawer {
     const { tiles } = this;
     tiles.speed.set(session.tokens_per_second > 0 ? session.tokens_per_second.toFixed(1) : "–");
     tiles.recalled.set(count(session.recalled_pages));
-    tiles.ratio.set(session.store_bytes > 0 ? `${(session.store_raw_bytes / session.store_bytes).toFixed(1)} ×` : "–",
-      session.store_bytes > 0 ? `${bytes(session.store_raw_bytes)} in ${bytes(session.store_bytes)}` : "nothing stored");
+    const [raw, stored] = [session.store_raw_bytes, session.store_bytes];
+    const ratio = stored > 0 ? raw / stored : 0;
+    tiles.ratio.set(ratio >= 1.05 ? `${ratio.toFixed(1)} ×` : "–", stored === 0 ? "nothing outside" :
+      ratio >= 1.05 ? `${bytes(raw)} in ${bytes(stored)}` : `${bytes(stored)} outside, as they are`);
     tiles.tokens.set(count(session.tokens));
     const n = countPages(session.pages || "");
     this.counts.pool.textContent = count(n.pool);

@@ -14,8 +14,11 @@ const ANSWER_FIELDS = [
   ["repeat_penalty", "Repeat penalty", "Above 1 makes words less probable that were just said.", 0, 10, 0.05],
   ["max_tokens", "Longest answer", "In tokens; empty: what the context has room for.", 1, 10000000, 1],
   ["thinking_budget", "Longest thought", "In tokens; then the thought is ended and the answer begins.", 0, 10000000, 1],
-  ["seed", "Seed", "The same seed draws the same answer; empty: another each time.", -9007199254740991, 9007199254740991, 1],
+  ["seed", "Seed", "The same seed draws the same answer; empty: another each time.", Number.MIN_SAFE_INTEGER,
+    Number.MAX_SAFE_INTEGER, 1],
 ];
+// The presets that are shown first, in this order; all others, and the policies by themselves, are folded.
+const FIRST = ["exact", "chat", "reason-recall", "reason-fixed", "longdoc", "stream"];
 const EFFORTS = [["", "as the model does"], ["none", "off"], ["low", "low"], ["medium", "medium"], ["high", "high"]];
 
 export class Settings {
@@ -37,13 +40,14 @@ export class Settings {
   }
 
   build() {
-    const tabs = [["memory", "Memory"], ["answers", "Answers"], ["conversation", "Conversation"], ["machine", "Machine"]];
+    const tabs = [["memory", "Memory"], ["answers", "Answers"], ["conversation", "Conversation"],
+      ["machine", "Machine"]];
     this.tabs = new Map();
     this.panels = new Map();
     for (const [key, label] of tabs) {
       this.tabs.set(key, el("button", {
-        type: "button", role: "tab", id: `tab-${key}`, tabindex: "-1", aria: { controls: `panel-${key}`, selected: "false" },
-        on: { click: () => this.select(key) },
+        type: "button", role: "tab", id: `tab-${key}`, tabindex: "-1",
+        aria: { controls: `panel-${key}`, selected: "false" }, on: { click: () => this.select(key) },
       }, label));
       this.panels.set(key, el("div", {
         class: "panel", role: "tabpanel", id: `panel-${key}`, tabindex: "0", aria: { labelledby: `tab-${key}` },
@@ -112,22 +116,26 @@ export class Settings {
   buildMemory() {
     const radio = (p) => {
       const id = `policy-${p.kind}-${p.name}`;
-      const input = el("input", { type: "radio", name: "policy", id, value: p.name, checked: p.name === this.choice.name });
+      const input = el("input", { type: "radio", name: "policy", id, value: p.name });
       // A preset has a budget of its own; a policy by itself would take the whole context.
       input.addEventListener("change", () => this.choose({ name: p.name, budget: p.kind === "preset" ? 0 :
         this.choice.budget > 0 && this.choice.budget < this.choice.context ? this.choice.budget : 1024 }));
-      return el("div", { class: "choice" }, input, el("label", { for: id }, el("b", {}, p.name), el("span", {}, p.sentence)));
+      return el("div", { class: "choice" }, input,
+        el("label", { for: id }, el("b", {}, p.name), el("span", {}, p.sentence)));
     };
-    const group = (kind, legend, note) => el("fieldset", { class: "choices" }, el("legend", {}, legend),
-      el("p", { class: "note" }, note), this.policies.filter((p) => p.kind === kind).map(radio));
-    const isPolicy = this.kindOf(this.choice.name) === "policy";
-    const policies = el("details", { class: "more" }, el("summary", {}, "Policies by themselves"),
-      group("policy", "Policy", "What a preset is made of, with the policy's own defaults."));
-    policies.open = isPolicy;
-    const presets = this.policies.some((p) => p.kind === "preset");
+    const group = (legend, note, list) => list.length > 0 && el("fieldset", { class: "choices" },
+      el("legend", {}, legend), el("p", { class: "note" }, note), list.map(radio));
+    const presets = this.policies.filter((p) => p.kind === "preset");
+    const first = FIRST.map((name) => presets.find((p) => p.name === name)).filter(Boolean);
+    const more = el("details", { class: "more" }, el("summary", {}, "More presets, and policies by themselves"),
+      group("Presets", "To compare with, and for special work.", presets.filter((p) => !first.includes(p))),
+      group("Policies", "What a preset is made of, with the policy's own defaults.",
+        this.policies.filter((p) => p.kind === "policy")));
+    more.open = !first.some((p) => p.name === this.choice.name);
     this.budgetSelect = el("select", { id: "budget" });
     this.budgetSelect.addEventListener("change", () => this.choose({ budget: Number(this.budgetSelect.value) }));
-    this.contextInput = el("input", { id: "context", type: "number", min: "16", step: "1", value: this.choice.context });
+    this.contextInput = el("input", { id: "context", type: "number", min: "16", step: "1",
+      value: this.choice.context });
     this.contextInput.addEventListener("change", () => {
       const n = Math.floor(Number(this.contextInput.value));
       if (n > 0) this.choose({ context: n });
@@ -136,19 +144,21 @@ export class Settings {
     this.applyButton = el("button", { type: "button", class: "solid apply", on: { click: () => this.apply() } },
       "Apply");
     this.applyNote = el("p", { class: "apply-note", role: "status" });
-    this.fitsBox = el("div", { class: "table-wrap", tabindex: "0", role: "region", aria: { label: "What fits" } });
+    this.fitsBox = el("div", { class: "table-wrap fits-box", tabindex: "0", role: "region",
+      aria: { label: "What fits" } });
     replace(this.panels.get("memory"),
-      presets && group("preset", "What stays in memory", "One choice each for a way of working."),
-      presets ? policies : [...policies.children].slice(1),
+      group("What stays in memory", "One choice each for a way of working.", first),
+      more,
       el("div", { class: "pair" },
         el("div", { class: "field" }, el("label", { for: "budget" }, "Budget"), this.budgetSelect,
           el("p", { class: "note" }, "Tokens that stay in the KV memory of each stream.")),
         el("div", { class: "field" }, el("label", { for: "context" }, "Context"), this.contextInput,
           el("p", { class: "note" }, "Most tokens of a conversation."))),
+      this.planBox,
       el("h3", {}, "What fits?"),
-      el("p", { class: "note" }, `All sessions and the weights, against ${bytes(this.fits.limit_bytes)} of this machine. `,
-        "A cell chooses its policy and budget."),
-      this.fitsBox, this.planBox,
+      el("p", { class: "note" }, `All sessions and the weights, against ${bytes(this.fits.limit_bytes)} of this `,
+        "machine, for budgets in tokens. A cell chooses its policy and budget."),
+      this.fitsBox,
       el("div", { class: "apply-row" }, this.applyButton, this.applyNote));
     this.fillChoice();
   }
@@ -168,25 +178,39 @@ export class Settings {
     const { fits, choice } = this;
     const budgets = [...new Set(fits.rows.flatMap((r) => r.budgets.map((b) => b.budget_tokens)))]
       .filter((n) => n > 0).sort((a, b) => a - b);
+    const all = fits.rows.flatMap((r) => r.budgets.map((b) => b.total_bytes));
+    const most = Math.min(Math.max(...all, 1), fits.limit_bytes || Infinity);
     const cell = (row, b) => {
       const chosen = row.policy === choice.name && (b.budget_tokens === choice.budget || row.budgets.length === 1);
       const words = `${row.policy}, ${b.budget_tokens ? `${count(b.budget_tokens)} tokens` : "everything"}: ` +
         `${bytes(b.total_bytes)}, ${b.fits ? "fits" : "does not fit"}`;
-      return el("button", {
+      const button = el("button", {
         type: "button", class: `fit ${b.fits ? "yes" : "no"}${chosen ? " chosen" : ""}`, title: words,
         aria: { label: words, pressed: String(chosen) },
         on: { click: () => this.choose({ name: row.policy, budget: row.budgets.length === 1 ? 0 : b.budget_tokens }) },
       }, b.fits ? bytes(b.total_bytes) : el("s", {}, bytes(b.total_bytes)));
+      button.style.setProperty("--part", `${Math.min(100, (100 * b.total_bytes) / most)}%`);
+      return button;
     };
+    const line = (row) => el("tr", {}, el("th", { scope: "row" }, row.policy),
+      row.budgets.length === 1 ? el("td", { colspan: budgets.length, class: "whole" }, cell(row, row.budgets[0])) :
+        budgets.map((n) => {
+          const b = row.budgets.find((entry) => entry.budget_tokens === n);
+          return el("td", {}, b ? cell(row, b) : "–");
+        }));
+    const rows = [...fits.rows].sort((a, b) => this.order(a.policy) - this.order(b.policy));
     replace(this.fitsBox, el("table", { class: "fits" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "policy"),
         budgets.map((n) => el("th", { scope: "col" }, count(n))))),
-      el("tbody", {}, fits.rows.map((row) => el("tr", {}, el("th", { scope: "row" }, row.policy),
-        row.budgets.length === 1 ? el("td", { colspan: budgets.length, class: "whole" }, cell(row, row.budgets[0])) :
-          budgets.map((n) => {
-            const b = row.budgets.find((entry) => entry.budget_tokens === n);
-            return el("td", {}, b ? cell(row, b) : "–");
-          }))))));
+      el("tbody", {}, rows.map(line))));
+  }
+
+  // Where a name stands: the first presets, the others, the policies.
+  order(name) {
+    const first = FIRST.indexOf(name);
+    if (first >= 0) return first;
+    const at = this.policies.findIndex((p) => p.name === name);
+    return FIRST.length + at + (this.kindOf(name) === "policy" ? this.policies.length : 0);
   }
 
   async choose(change) {
@@ -194,7 +218,6 @@ export class Settings {
     const focused = document.activeElement?.getAttribute("aria-label");
     this.fillChoice();
     if (focused) this.fitsBox.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
-    this.applyNote.textContent = "";
     await this.showPlan();
   }
 
@@ -218,6 +241,9 @@ export class Settings {
     if (ask !== this.ask) return;
     replace(this.planBox, planPicture(plan));
     this.applyButton.disabled = !plan.fits;
+    this.applyNote.textContent = `${bytes(plan.total_bytes)} of ${bytes(plan.limit_bytes)}` +
+      `${plan.fits ? "" : ": does not fit"}`;
+    this.applyNote.className = plan.fits ? "apply-note" : "apply-note bad";
   }
 
   async apply() {
@@ -282,8 +308,8 @@ export class Settings {
       this.host.saveConversation(conversation);
     });
     const problem = el("p", { class: "note error", role: "alert" });
-    const tools = el("textarea", { id: "tools", rows: "8", spellcheck: "false", class: "mono", value: conversation.tools,
-      placeholder: TOOL_EXAMPLE, aria: { describedby: "tools-note" } });
+    const tools = el("textarea", { id: "tools", rows: "8", spellcheck: "false", class: "mono",
+      value: conversation.tools, placeholder: TOOL_EXAMPLE, aria: { describedby: "tools-note" } });
     tools.addEventListener("input", () => {
       const wrong = toolsProblem(tools.value);
       problem.textContent = wrong || "";

@@ -229,6 +229,7 @@ export class Store {
 // What was said in a conversation, without when and how.
 const said = ({ messages }) => JSON.stringify(messages.map((m) => [m.role, m.content, m.reasoning, m.toolCalls]));
 
+const STATS = ["tokens", "promptTokens", "cachedTokens", "tokensPerSecond", "ms", "recalled", "kv", "dense"];
 const ROLES = ["user", "assistant", "tool"];
 const asText = (value, limit) => (typeof value === "string" ? value.slice(0, limit) : "");
 const asTime = (value) => (Number.isFinite(value) && value > 0 ? value : Date.now());
@@ -250,8 +251,8 @@ export function readFile(text) {
     }
     return {
       id: /^[0-9a-f]{8,32}$/.test(c.id) ? c.id : newId(), rev: 0, title: asText(c.title, 200) || "Imported",
-      created: asTime(c.created), updated: asTime(c.updated), system: asText(c.system, 1e6), tools: asText(c.tools, 1e6),
-      savedName: /^[0-9a-f]{1,64}$/.test(c.savedName) ? c.savedName : null,
+      created: asTime(c.created), updated: asTime(c.updated), system: asText(c.system, 1e6),
+      tools: asText(c.tools, 1e6), savedName: /^[0-9a-f]{1,64}$/.test(c.savedName) ? c.savedName : null,
       messages: c.messages.map((m, j) => readMessage(m, `Message ${j + 1} of conversation ${i + 1}`)),
     };
   });
@@ -277,7 +278,7 @@ function readMessage(m, where) {
     }));
     if (m.stats && typeof m.stats === "object") {
       message.stats = {};
-      for (const key of ["tokens", "promptTokens", "cachedTokens", "tokensPerSecond", "ms", "recalled", "kv", "dense"]) {
+      for (const key of STATS) {
         if (Number.isFinite(m.stats[key])) message.stats[key] = m.stats[key];
       }
     }
