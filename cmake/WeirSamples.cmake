@@ -34,12 +34,13 @@ endforeach()
 # Files that a compiler reads together: the headers of options and JSON, which it would read and compile for each of
 # them, take most of its time. Files outside of a group are compiled alone.
 set(weir_cli_group_commands calibrate chat devices info input options plan run template tokenize)
-set(weir_cli_group_parts bench conversation demo eval_text output plot session_file tools)
+set(weir_cli_group_demo demo demo_ask demo_lanes demo_model demo_pages demo_reason demo_story demo_svg demo_view)
+set(weir_cli_group_parts bench conversation eval_text output plot session_file tools)
 set(weir_cli_group_eval eval eval_forced eval_plots eval_progress eval_results eval_settings eval_table eval_trace
     eval_trace_command eval_waterfall problems)
 set(weir_cli_group_text bench_plot eval_run eval_text_command eval_work gguf_write png_write)
 set_target_properties(weir_cli_parts PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-foreach(group IN ITEMS commands parts eval text)
+foreach(group IN ITEMS commands demo parts eval text)
   foreach(name IN LISTS weir_cli_group_${group})
     set_source_files_properties("${PROJECT_SOURCE_DIR}/samples/cli/${name}.cpp" PROPERTIES UNITY_GROUP ${group})
   endforeach()

@@ -21,6 +21,7 @@ Read LineEditor::read(std::string& turn, const std::string& start) {
     if (take_keys(turn, how)) return how;
     switch (wait_for_keys()) {
       case KeyWait::kKeys:
+      case KeyWait::kTimeout:
         break;
       case KeyWait::kResumed:
         n_drawn_ = drawn_cursor_row_ = 0;

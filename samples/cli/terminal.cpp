@@ -106,16 +106,6 @@ bool is_terminal(int fd) {
   return isatty(fd) != 0 && term != nullptr && std::strcmp(term, "dumb") != 0;
 }
 
-bool locale_is_utf8() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') continue;
-    const std::string text = value;
-    return text.find("UTF-8") != std::string::npos || text.find("utf8") != std::string::npos;
-  }
-  return false;
-}
-
 struct Range {
   uint32_t first, last;
 };
@@ -168,6 +158,16 @@ TerminalSize terminal_size() {
   return {};
 }
 
+bool locale_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string text = value;
+    return text.find("UTF-8") != std::string::npos || text.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
 Style::Style(bool on) {
   const char* no_color = std::getenv("NO_COLOR");
   if (no_color != nullptr && *no_color != '\0') on = false;
@@ -193,6 +193,22 @@ std::string cut_to_width(std::string_view text, int columns) {
     if (width > columns) return std::string(text.substr(0, start));
   }
   return std::string(text);
+}
+
+std::string cut_styled(std::string_view text, int columns) {
+  std::string cut;
+  int width = 0;
+  for (size_t i = 0; i < text.size();) {
+    const size_t start = i;
+    if (text[i] == '\x1b') {
+      i = std::min(text.find('m', i), text.size() - 1) + 1;
+      cut += text.substr(start, i - start);
+      continue;
+    }
+    width += char_width(next_char(text, i));
+    if (width <= columns) cut += text.substr(start, i - start);
+  }
+  return cut;
 }
 
 std::string bar(double fraction, int columns) {
@@ -229,8 +245,12 @@ void ProgressLine::clear() {
 void LiveBlock::draw(const std::vector<std::string>& lines) {
   const int columns = terminal_size().columns - 1;
   std::string out;
+  if (g_resumed != 0 && g_row_is_open == 0) {
+    n_drawn_ = 0;
+    g_resumed = 0;
+  }
   if (n_drawn_ > 0) out += "\r\x1b[" + std::to_string(n_drawn_) + "A";
-  for (const std::string& line : lines) out += "\x1b[2K" + cut_to_width(line, columns) + "\n";
+  for (const std::string& line : lines) out += "\x1b[2K" + cut_styled(line, columns) + "\n";
   std::fwrite(out.data(), 1, out.size(), stdout);
   std::fflush(stdout);
   n_drawn_ = static_cast<int>(lines.size());
@@ -391,22 +411,25 @@ bool take_typed_line(std::string_view line) {
   return true;
 }
 
-KeyWait wait_for_keys() {
+KeyWait wait_for_keys(int timeout_ms) {
   sigset_t signals, before;
   sigemptyset(&signals);
   for (int signal_number : {SIGINT, SIGWINCH, SIGTSTP}) sigaddset(&signals, signal_number);
   // One that comes between the look at its count and the wait would else be seen with the next key.
   sigprocmask(SIG_BLOCK, &signals, &before);
-  bool has_input = false;
-  while (!has_input && g_interrupts == 0 && g_resized == 0 && g_resumed == 0) {
+  const timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+  bool has_input = false, is_late = false;
+  while (!has_input && !is_late && g_interrupts == 0 && g_resized == 0 && g_resumed == 0) {
     pollfd input = {STDIN_FILENO, POLLIN, 0};
-    has_input = ppoll(&input, 1, nullptr, &before) > 0;
+    const int n_ready = ppoll(&input, 1, timeout_ms < 0 ? nullptr : &timeout, &before);
+    has_input = n_ready > 0;
+    is_late = n_ready == 0;
   }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (g_interrupts != 0) return KeyWait::kInterrupted;
   g_resized = 0;
   if (g_resumed != 0) return KeyWait::kResumed;
-  if (!has_input) return KeyWait::kResized;
+  if (!has_input) return is_late ? KeyWait::kTimeout : KeyWait::kResized;
   char chunk[4096];
   const ssize_t n = read(STDIN_FILENO, chunk, sizeof(chunk));
   if (n < 0 && errno == EINTR) return KeyWait::kKeys;

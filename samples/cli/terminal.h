@@ -21,6 +21,8 @@ struct TerminalSize {
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 TerminalSize terminal_size();
+// Whether the environment says that text is UTF-8, so that blocks and lines can be drawn.
+bool locale_is_utf8();
 
 // Control sequences, empty where `on` is false or the user asked for no colours (NO_COLOR).
 struct Style {
@@ -32,6 +34,8 @@ struct Style {
 int display_width(std::string_view text);
 // The longest start of `text` that fits in `columns`.
 std::string cut_to_width(std::string_view text, int columns);
+// The same of text with sequences of Style in it, which take no columns and are kept, also those behind the cut.
+std::string cut_styled(std::string_view text, int columns);
 // A bar such as "████░░░░", or "####...." where the locale is not UTF-8. fraction is clamped to 0..1.
 std::string bar(double fraction, int columns);
 
@@ -58,10 +62,10 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-// Some lines on stdout that are redrawn in place.
+// Some lines on stdout that are redrawn in place; below, after the process was stopped.
 class LiveBlock {
  public:
-  void draw(const std::vector<std::string>& lines);  // each is cut to the width of the terminal
+  void draw(const std::vector<std::string>& lines);  // each is cut to the width of the terminal, as cut_styled does
   void finish() { n_drawn_ = 0; }                    // what is drawn stays; the next draw starts below
 
  private:
@@ -110,9 +114,10 @@ class RawInput {
 bool next_key(char& byte);
 // Whether the keys that have come begin with this line; it is taken then. Does not wait.
 bool take_typed_line(std::string_view line);
-// kResumed: after a stop the cursor is somewhere else.
-enum class KeyWait { kKeys, kResized, kResumed, kInterrupted, kEnd };
-KeyWait wait_for_keys();
+// kResumed: after a stop the cursor is somewhere else; until something is drawn there. kTimeout: so many milliseconds
+// have passed; -1: there is no end.
+enum class KeyWait { kKeys, kResized, kResumed, kInterrupted, kEnd, kTimeout };
+KeyWait wait_for_keys(int timeout_ms = -1);
 
 // From here on Ctrl-C is counted instead of ending the process; reads from the terminal return early.
 void catch_interrupts();

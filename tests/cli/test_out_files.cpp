@@ -43,7 +43,7 @@ std::vector<std::vector<std::string>> writers() {
   return {{"run", "-m", kModel, "-p", "Hello", "-n", "3", "--save"},
           {"chat", "-m", kModel, "-n", "3", "--save"},
           {"calibrate", "-m", kModel, "--heads", "--tokens", "64", "--text", words_file(), "-o"},
-          {"demo", "-m", kModel, "--steps", "20", "--csv"},
+          {"demo", "-m", kModel, "--steps", "20", "--budget", "256", "--go-on", "0", "--csv"},
           {"bench", "--shape", "1b", "--results", bench_results(), "--plot"}};
 }
 

@@ -34,6 +34,12 @@ void terminal__cut_never_splits_a_character(void**) {
   assert_string_equal(cut_to_width("anything", 0).c_str(), "");
 }
 
+void terminal__cut_keeps_styles(void**) {
+  assert_string_equal(cut_styled("ab\x1b[31mcd\x1b[0mef", 3).c_str(), "ab\x1b[31mc\x1b[0m");
+  assert_string_equal(cut_styled("\x1b[1mgr\xc3\xbcn\x1b[0m", 3).c_str(), "\x1b[1mgr\xc3\xbc\x1b[0m");
+  assert_string_equal(cut_styled("ab\x1b[3", 1).c_str(), "a\x1b[3");  // one without an end
+}
+
 void terminal__bar_is_full_at_one_and_clamped(void**) {
   assert_true(bar(1.0, 5) == bar(7.0, 5));
   assert_true(bar(0.0, 5) == bar(-1.0, 5));
@@ -89,6 +95,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(terminal__width_counts_columns_not_bytes),
       cmocka_unit_test(terminal__cut_never_splits_a_character),
+      cmocka_unit_test(terminal__cut_keeps_styles),
       cmocka_unit_test(terminal__bar_is_full_at_one_and_clamped),
       cmocka_unit_test(terminal__throttle_lets_the_first_one_through),
       cmocka_unit_test(options__numbers_as_text),

@@ -87,7 +87,7 @@ fi
 
 echo "== the weir program"
 "$prefix/bin/weir" info -m "$model"
-(cd / && "$prefix/bin/weir" demo --steps 20 --threads 1)  # with the model that was installed
+(cd / && "$prefix/bin/weir" demo --steps 20 --budget 256 --go-on 0 --threads 1)  # with the model that was installed
 
 echo "== the weir program without its model"
 rm "$prefix/share/weir/weir-tiny-reasoner-q8_0.gguf"

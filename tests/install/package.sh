@@ -62,5 +62,6 @@ for program in "$work"/outside/outside*; do
 done
 
 echo "== the program"
-(cd / && "$prefix/bin/weir" demo --steps 20 --threads 1) >"$work/log" || { cat "$work/log"; exit 1; }
+(cd / && "$prefix/bin/weir" demo --steps 20 --budget 256 --go-on 0 --threads 1) >"$work/log" ||
+    { cat "$work/log"; exit 1; }
 tail -n 1 "$work/log"
