@@ -30,17 +30,14 @@ std::string Trimmed::add(const std::string& text) {
   return all;
 }
 
-Choice::Choice(const Context& context, const Request& request, std::shared_ptr<Job> job)
-    : request_(request),
-      job_(std::move(job)),
+Choice::Choice(const Request& request, std::shared_ptr<Job> job)
+    : job_(std::move(job)),
       has_tools_(request.has_tools),
       must_call_(request.must_call),
       is_parallel_(request.is_parallel),
       wants_logprobs_(request.wants_logprobs),
       content_(false),
-      thought_(true) {
-  (void)context;
-}
+      thought_(true) {}
 
 Choice::~Choice() {
   if (!has_ended_) job_->cancel();
@@ -144,7 +141,7 @@ Answer::Answer(Context& context, Running& running, Request request, const std::s
       wait_(std::move(wait)),
       id_(make_id(prefix)),
       created_(std::time(nullptr)) {
-  for (const auto& job : request_.jobs) choices_.push_back(std::make_unique<Choice>(context_, request_, job));
+  for (const auto& job : request_.jobs) choices_.push_back(std::make_unique<Choice>(request_, job));
   if (!context_.pool->submit(request_.jobs))
     throw RequestError(429, "all sessions are busy and the queue is full; try again later", "", "queue_full");
   running_.add(id_, request_.jobs);
@@ -155,6 +152,9 @@ Answer::~Answer() { running_.remove(id_); }
 bool Answer::wait(int ms) {
   const bool is_there = wait_(*request_.signal, ms);
   request_.signal->clear();
+  if (!is_there) {
+    for (const auto& job : request_.jobs) job->cancel();
+  }
   return is_there;
 }
 
@@ -265,6 +265,54 @@ bool wait_for_all(Answer& answer, const std::function<void(size_t choice, Choice
     if (!answer.wait(1000)) return false;
   }
 }
+
+bool AnswerStream::more(std::string& text) {
+  if (!answer_->wait(100)) return false;
+  text += answer_->progress();
+  for (size_t i = 0; i < answer_->choices().size(); ++i) {
+    Choice& choice = *answer_->choices()[i];
+    if (choice.has_ended()) continue;
+    const Choice::Delta delta = choice.take();
+    if (delta.begins) add_beginning(i, text);
+    add_delta(i, delta, text);
+    if (delta.ends && !choice.has_failed()) add_end(i, text);
+  }
+  const HttpReply failure = answer_->failure();
+  if (failure.status != 200) {
+    text += "data: " + failure.body + "\n\n";
+    return false;
+  }
+  if (!answer_->has_ended()) return true;
+  if (answer_->request().includes_usage) {
+    Json last = head(*answer_, object_);
+    last["choices"] = Json::array();
+    last["usage"] = answer_->usage();
+    text += event_text(last);
+  }
+  text += "data: [DONE]\n\n";
+  return false;
+}
+
+void AnswerStream::add_choice(Json choice, std::string& text, const Json& weir) const {
+  Json chunk = head(*answer_, object_);
+  chunk["choices"] = Json::array({std::move(choice)});
+  if (answer_->request().includes_usage) chunk["usage"] = nullptr;
+  if (!weir.is_null()) chunk["weir"] = weir;
+  text += event_text(chunk);
+}
+
+HttpReply AnswerStream::reply(std::shared_ptr<AnswerStream> stream) {
+  HttpReply reply;
+  reply.type = "text/event-stream";
+  reply.more = [stream = std::move(stream)](std::string& text) { return stream->more(text); };
+  return reply;
+}
+
+Json head(const Answer& answer, const char* object) {
+  return {{"id", answer.id()}, {"object", object}, {"created", answer.created()}, {"model", answer.context().id}};
+}
+
+HttpReply json_reply(const Json& json) { return {200, "application/json", json_text(json)}; }
 
 std::string event_text(const Json& data) { return "data: " + json_text(data) + "\n\n"; }
 

@@ -30,7 +30,7 @@ class Trimmed {
 // One choice of a request.
 class Choice {
  public:
-  Choice(const Context& context, const Request& request, std::shared_ptr<Job> job);
+  Choice(const Request& request, std::shared_ptr<Job> job);
   ~Choice();
   Choice(const Choice&) = delete;
   Choice& operator=(const Choice&) = delete;
@@ -58,7 +58,6 @@ class Choice {
  private:
   void add_calls(Delta& delta);
 
-  const Request& request_;
   std::shared_ptr<Job> job_;
   bool has_tools_, must_call_, is_parallel_, wants_logprobs_;
   Trimmed content_, thought_;
@@ -132,6 +131,31 @@ std::string token_bytes(const Context& context, weir_token token);
 
 // Waits for the whole answer. False: the client is gone.
 bool wait_for_all(Answer& answer, const std::function<void(size_t choice, Choice::Delta&)>& add);
+// The stream of an answer as chunks of `object`, to its end or to the first failure.
+class AnswerStream {
+ public:
+  AnswerStream(std::shared_ptr<Answer> answer, const char* object) : answer_(std::move(answer)), object_(object) {}
+  virtual ~AnswerStream() = default;
+  // What came next; false: that was all.
+  bool more(std::string& text);
+  static HttpReply reply(std::shared_ptr<AnswerStream> stream);
+
+ protected:
+  virtual void add_beginning(size_t i, std::string& text) = 0;
+  virtual void add_delta(size_t i, const Choice::Delta& delta, std::string& text) = 0;
+  virtual void add_end(size_t i, std::string& text) = 0;
+  // A chunk with one entry of "choices". `weir`: null for none.
+  void add_choice(Json choice, std::string& text, const Json& weir = nullptr) const;
+
+  std::shared_ptr<Answer> answer_;
+
+ private:
+  const char* object_;
+};
+
+// id, object, created and model.
+Json head(const Answer& answer, const char* object);
+HttpReply json_reply(const Json& json);
 // A line of a stream.
 std::string event_text(const Json& data);
 std::string event_text(const std::string& name, const Json& data);

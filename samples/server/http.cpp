@@ -20,6 +20,9 @@ using std::chrono::seconds;
 
 thread_local bool t_is_refused = false;  // this thread has a connection too many
 
+// Of a request whose body there is no memory for now. Clients that send it themselves are busy, too.
+constexpr char kBusyHeader[] = "Weir-Busy";
+
 // For browsers: nothing of the page comes from elsewhere, and nothing is kept.
 const std::pair<const char*, const char*> kHeaders[] = {
     {"Content-Security-Policy",
@@ -35,6 +38,7 @@ int left_of(Clock::time_point end) {
   return static_cast<int>(std::max<int64_t>(left, 0));
 }
 
+std::atomic<size_t> g_connections{0};
 // Bodies that are in memory, of all connections.
 std::atomic<size_t> g_body_bytes{0};
 
@@ -53,7 +57,12 @@ class Connection final : public httplib::Stream {
   // Whether a request begins, within the time that a connection may be idle.
   bool wait_for_request() {
     if (at_ < n_) return true;
-    deadline_ = Clock::now() + seconds(kIdleSeconds);
+    const Clock::time_point begun = Clock::now(), end = begun + seconds(kIdleSeconds);
+    while (!wait_for(POLLIN, Clock::now() + seconds(1))) {
+      const bool is_crowded = g_connections > kMostConnections / 2 && Clock::now() > begun + seconds(kCrowdedSeconds);
+      if (is_crowded || is_stopping_ || is_gone() || Clock::now() > end) return false;
+    }
+    deadline_ = end;
     return fill() > 0;
   }
   void begin_request() {
@@ -181,30 +190,29 @@ class Threads final : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> fn) override {
     std::unique_lock lock(mutex_);
-    if (n_ >= kMostConnections) {
+    if (g_connections >= kMostConnections) {
       lock.unlock();
       t_is_refused = true;
       fn();
       t_is_refused = false;
       return;
     }
-    ++n_;
+    ++g_connections;
     std::thread([this, fn = std::move(fn)] {
       fn();
       const std::lock_guard end(mutex_);
-      --n_;
+      --g_connections;
       ended_.notify_all();
     }).detach();
   }
   void shutdown() override {
     std::unique_lock lock(mutex_);
-    ended_.wait(lock, [this] { return n_ == 0; });
+    ended_.wait(lock, [] { return g_connections == 0; });
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable ended_;
-  size_t n_ = 0;
 };
 
 // Of texts of the same length; how long it takes tells nothing of where they differ.
@@ -345,12 +353,11 @@ class HttpServer::Server final : public httplib::Server {
     const std::string length = req.get_header_value("Content-Length");
     size_t n_bytes = 0;
     const bool is_chunked = lower(req.get_header_value("Transfer-Encoding")) == "chunked";
-    if (is_chunked) n_bytes = kMostBodyBytes + kMostHeaderBytes;  // with what stands between the chunks
-    for (const char c : length)
-      n_bytes =
-          c >= '0' && c <= '9' ? std::min(10 * n_bytes + static_cast<size_t>(c - '0'), SIZE_MAX / 100) : SIZE_MAX / 100;
-    if (n_bytes <= kMostBodyBytes + kMostHeaderBytes && !connection.begin_body(n_bytes))
-      req.set_header("Weir-Busy", "1");
+    constexpr size_t kMost = kMostBodyBytes + kMostHeaderBytes;  // with what stands between the chunks
+    if (is_chunked) n_bytes = kMost;
+    for (const char c : length)  // what is no number, or too large, is refused by wrong_with()
+      n_bytes = c >= '0' && c <= '9' && n_bytes <= kMost ? 10 * n_bytes + static_cast<size_t>(c - '0') : kMost + 1;
+    if (n_bytes <= kMost && !connection.begin_body(n_bytes)) req.set_header(kBusyHeader, "1");
   }
 
   // What is wrong with the head of a request; status 200: nothing.
@@ -381,7 +388,7 @@ class HttpServer::Server final : public httplib::Server {
       return error_reply(400, "Content-Length is not a number");
     if (length.size() > 18 || (!length.empty() && std::stoull(length) > kMostBodyBytes))
       return error_reply(413, "the body is larger than 8 MiB");
-    if (req.has_header("Weir-Busy")) return error_reply(503, "too many large requests at a time");
+    if (req.has_header(kBusyHeader)) return error_reply(503, "too many large requests at a time");
     return {};
   }
   // Other names may have been made to mean this machine by a page that wants to reach it.

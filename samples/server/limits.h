@@ -15,6 +15,7 @@ inline constexpr size_t kMostConnections = 128;
 inline constexpr int kHeaderSeconds = 10;  // for all lines of a request's head
 inline constexpr int kBodySeconds = 60;    // for all of its body
 inline constexpr int kIdleSeconds = 60;    // between two requests of a connection
+inline constexpr int kCrowdedSeconds = 2;  // the same where half of the connections are taken
 inline constexpr size_t kMostRequestsOfConnection = 1000;
 inline constexpr uint32_t kMostChoices = 16;          // n of a request, and its prompts times n
 inline constexpr size_t kMostConversationBytes = 64;  // of the name that a client gives its conversation

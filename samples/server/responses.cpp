@@ -13,9 +13,9 @@ Json part_json(const std::string& text) {
   return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
 }
 
-class Writer {
+class ResponseWriter {
  public:
-  explicit Writer(std::shared_ptr<Answer> answer)
+  explicit ResponseWriter(std::shared_ptr<Answer> answer)
       : answer_(std::move(answer)), message_id_(make_id("msg_")), thought_id_(make_id("rs_")) {}
 
   Json message(const std::string& status, bool with_text) const {
@@ -87,9 +87,9 @@ class Writer {
   std::string message_id_, thought_id_;
 };
 
-class Whole : public Writer {
+class WholeResponse final : public ResponseWriter {
  public:
-  using Writer::Writer;
+  using ResponseWriter::ResponseWriter;
   HttpReply reply() {
     const bool is_there = wait_for_all(*answer_, [&](size_t, Choice::Delta& delta) {
       said_.content += delta.content;
@@ -98,13 +98,13 @@ class Whole : public Writer {
     if (!is_there) return error_reply(499, "the client is gone");
     HttpReply failure = answer_->failure();
     if (failure.status != 200) return failure;
-    return {200, "application/json", json_text(ended())};
+    return json_reply(ended());
   }
 };
 
-class Stream : public Writer {
+class ResponseStream final : public ResponseWriter {
  public:
-  using Writer::Writer;
+  using ResponseWriter::ResponseWriter;
 
   bool more(std::string& text) {
     if (!answer_->wait(100)) return false;
@@ -187,10 +187,12 @@ class Stream : public Writer {
 }  // namespace
 
 HttpReply reply_to_response(std::shared_ptr<Answer> answer) {
-  if (!answer->request().streams) return Whole(std::move(answer)).reply();
+  if (!answer->request().streams) return WholeResponse(std::move(answer)).reply();
   HttpReply reply;
   reply.type = "text/event-stream";
-  reply.more = [stream = std::make_shared<Stream>(std::move(answer))](std::string& text) { return stream->more(text); };
+  reply.more = [stream = std::make_shared<ResponseStream>(std::move(answer))](std::string& text) {
+    return stream->more(text);
+  };
   return reply;
 }
 

@@ -13,8 +13,6 @@
 namespace weir_server {
 namespace {
 
-HttpReply json_reply(const Json& json) { return {200, "application/json", json_text(json)}; }
-
 const char* device_name(int32_t device) {
   constexpr std::array kNames = {"auto", "cpu", "cuda", "vulkan"};
   return kNames.at(static_cast<size_t>(device));
@@ -54,7 +52,7 @@ HttpReply Routes::route(const HttpRequest& request) {
     if (path == "/v1/weir/model") return model();
     if (path == "/v1/weir/sessions") return sessions();
     if (path == "/v1/weir/policies") return policies();
-    if (path == "/v1/weir/settings") return {200, "application/json", json_text(settings_json())};
+    if (path == "/v1/weir/settings") return json_reply(settings_json());
     if (path == "/v1/weir/plan") return plan(request);
     if (path == "/v1/weir/fits") return fits();
     if (path == "/v1/weir/events") return events(request);

@@ -43,9 +43,17 @@ bool is_loopback(const std::string& host) { return host == "localhost" || host =
 // Shows the page in the user's browser, in which nothing but the address and the token come.
 void open_page(const std::string& address) {
   const char* const arguments[] = {"xdg-open", address.c_str(), nullptr};
+  posix_spawnattr_t attributes;
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  std::signal(SIGCHLD, SIG_IGN);  // nobody waits for it
   pid_t child = 0;
-  if (posix_spawnp(&child, "xdg-open", nullptr, nullptr, const_cast<char**>(arguments), environ) != 0)
+  if (posix_spawnp(&child, "xdg-open", nullptr, &attributes, const_cast<char**>(arguments), environ) != 0)
     tell("no browser could be started (xdg-open); open " + address);
+  posix_spawnattr_destroy(&attributes);
 }
 
 // Pieces of prompts that a processor reads take long, and running answers pause meanwhile, so that they are shorter

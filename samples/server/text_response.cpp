@@ -6,8 +6,10 @@
 namespace weir_server {
 namespace {
 
+constexpr char kObject[] = "text_completion";
+
 // Log-probabilities in the form of this endpoint. `offset`: where the tokens begin in the text; it moves on.
-Json logprobs_of(const Answer& answer, const std::vector<Piece>& tokens, size_t& offset) {
+Json text_logprobs(const Answer& answer, const std::vector<Piece>& tokens, size_t& offset) {
   const Request& request = answer.request();
   if (!request.wants_logprobs) return nullptr;
   Json out = {{"tokens", Json::array()},
@@ -29,14 +31,7 @@ Json logprobs_of(const Answer& answer, const std::vector<Piece>& tokens, size_t&
   return out;
 }
 
-Json head(const Answer& answer) {
-  return {{"id", answer.id()},
-          {"object", "text_completion"},
-          {"created", answer.created()},
-          {"model", answer.context().id}};
-}
-
-Json choice_json(size_t i, const std::string& text, Json logprobs, const char* reason) {
+Json text_choice(size_t i, const std::string& text, Json logprobs, const char* reason) {
   return {{"index", i},
           {"text", text},
           {"logprobs", std::move(logprobs)},
@@ -48,7 +43,7 @@ std::string echo_of(const Answer& answer, size_t i) {
   return request.echoes.empty() ? "" : request.echoes[i / request.n_choices];
 }
 
-HttpReply reply_at_once(Answer& answer) {
+HttpReply whole_text(Answer& answer) {
   const size_t n = answer.choices().size();
   std::vector<std::string> texts(n);
   std::vector<std::vector<Piece>> tokens(n);
@@ -60,73 +55,45 @@ HttpReply reply_at_once(Answer& answer) {
   if (!is_there) return error_reply(499, "the client is gone");
   HttpReply failure = answer.failure();
   if (failure.status != 200) return failure;
-  Json body = head(answer);
+  Json body = head(answer, kObject);
   body["choices"] = Json::array();
   for (size_t i = 0; i < n; ++i) {
     size_t offset = echo_of(answer, i).size();
     body["choices"].push_back(
-        choice_json(i, texts[i], logprobs_of(answer, tokens[i], offset), answer.choices()[i]->finish_reason()));
+        text_choice(i, texts[i], text_logprobs(answer, tokens[i], offset), answer.choices()[i]->finish_reason()));
   }
   body["usage"] = answer.usage();
-  return {200, "application/json", json_text(body)};
+  return json_reply(body);
 }
 
-class Stream {
+class TextStream final : public AnswerStream {
  public:
-  explicit Stream(std::shared_ptr<Answer> answer) : answer_(std::move(answer)), offsets_(answer_->choices().size()) {}
-
-  bool more(std::string& text) {
-    if (!answer_->wait(100)) return false;
-    text += answer_->progress();
-    for (size_t i = 0; i < offsets_.size(); ++i) {
-      Choice& choice = *answer_->choices()[i];
-      if (choice.has_ended()) continue;
-      Choice::Delta delta = choice.take();
-      if (delta.begins) {
-        const std::string echo = echo_of(*answer_, i);
-        offsets_[i] = echo.size();
-        if (!echo.empty()) add(i, echo, nullptr, nullptr, text);
-      }
-      if (!delta.content.empty() || !delta.tokens.empty())
-        add(i, delta.content, logprobs_of(*answer_, delta.tokens, offsets_[i]), nullptr, text);
-      if (delta.ends && !choice.has_failed()) add(i, "", nullptr, choice.finish_reason(), text);
-    }
-    const HttpReply failure = answer_->failure();
-    if (failure.status != 200) {
-      text += "data: " + failure.body + "\n\n";
-      return false;
-    }
-    if (!answer_->has_ended()) return true;
-    if (answer_->request().includes_usage) {
-      Json last = head(*answer_);
-      last["choices"] = Json::array();
-      last["usage"] = answer_->usage();
-      text += event_text(last);
-    }
-    text += "data: [DONE]\n\n";
-    return false;
-  }
+  explicit TextStream(std::shared_ptr<Answer> answer)
+      : AnswerStream(std::move(answer), kObject), offsets_(answer_->choices().size()) {}
 
  private:
-  void add(size_t i, const std::string& content, Json logprobs, const char* reason, std::string& text) const {
-    Json chunk = head(*answer_);
-    chunk["choices"] = Json::array({choice_json(i, content, std::move(logprobs), reason)});
-    if (answer_->request().includes_usage) chunk["usage"] = nullptr;
-    text += event_text(chunk);
+  void add_beginning(size_t i, std::string& text) override {
+    const std::string echo = echo_of(*answer_, i);
+    offsets_[i] = echo.size();
+    if (!echo.empty()) add_choice(text_choice(i, echo, nullptr, nullptr), text);
+  }
+  void add_delta(size_t i, const Choice::Delta& delta, std::string& text) override {
+    if (delta.content.empty() && delta.tokens.empty()) return;
+    add_choice(text_choice(i, delta.content, text_logprobs(*answer_, delta.tokens, offsets_[i]), nullptr), text);
+  }
+  void add_end(size_t i, std::string& text) override {
+    const Choice& choice = *answer_->choices()[i];
+    add_choice(text_choice(i, "", nullptr, choice.finish_reason()), text, answer_->weir_end(choice));
   }
 
-  std::shared_ptr<Answer> answer_;
   std::vector<size_t> offsets_;
 };
 
 }  // namespace
 
 HttpReply reply_to_completion(std::shared_ptr<Answer> answer) {
-  if (!answer->request().streams) return reply_at_once(*answer);
-  HttpReply reply;
-  reply.type = "text/event-stream";
-  reply.more = [stream = std::make_shared<Stream>(std::move(answer))](std::string& text) { return stream->more(text); };
-  return reply;
+  if (!answer->request().streams) return whole_text(*answer);
+  return AnswerStream::reply(std::make_shared<TextStream>(std::move(answer)));
 }
 
 }  // namespace weir_server

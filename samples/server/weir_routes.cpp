@@ -12,8 +12,6 @@ namespace {
 
 using weir_cli::Error;
 
-HttpReply json_reply(const Json& json) { return {200, "application/json", json_text(json)}; }
-
 struct Sentence {
   const char* name;
   const char* text;

@@ -109,6 +109,9 @@ def test_many_connections():
             except BlockingIOError:
                 pass
         assert 0 < refused < 160, refused
+        # The idle ones make room for others after two seconds.
+        assert wait_until(lambda: b" 200 " in server.raw(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+                                                         b"Connection: close\r\n\r\n" % server.port))
     finally:
         for s in idle:
             s.close()
@@ -132,6 +135,20 @@ def test_hang_up():
         start = time.time()
         assert wait_until(lambda: not busy(), 5), busy()
         assert time.time() - start < 3
+    # How soon: what was computed behind the last token that the client saw.
+    talk = server.stream("/v1/chat/completions", endless(logprobs=True))
+    seen = 0
+    for _, data in talk.events():
+        if "weir" in data:
+            seen += data["weir"]["prompt_tokens"]
+            session = data["weir"]["session"]
+        seen += len((data["choices"][0]["logprobs"] or {"content": []})["content"])
+        if seen > 50:
+            break
+    talk.close()
+    assert wait_until(lambda: not busy())
+    late = server.get("/v1/weir/sessions")["sessions"][session]["tokens"] - seen
+    assert late < 60, late
     # One that waits in the queue.
     streams = [server.stream("/v1/chat/completions", endless()) for _ in range(3)]
     assert wait_until(lambda: server.get("/health")["waiting"] == 1)
