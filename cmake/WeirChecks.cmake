@@ -85,6 +85,14 @@ if(TARGET weir_cli)
     set_property(TEST server/test_${name} PROPERTY COST 15)
     weir_test_target(server/test_${name} weir_cli)
   endforeach()
+  weir_add_check(server/test_attacks server ${Python3_EXECUTABLE} -B
+                 "${PROJECT_SOURCE_DIR}/tests/server/test_attacks.py")
+  weir_add_check(server/slow_attacks slow ${Python3_EXECUTABLE} -B
+                 "${PROJECT_SOURCE_DIR}/tests/server/test_attacks.py" --slow)
+  foreach(name IN ITEMS test_attacks slow_attacks)
+    set_property(TEST server/${name} APPEND PROPERTY ENVIRONMENT "WEIR_PROGRAM=$<TARGET_FILE:weir_cli>")
+    weir_test_target(server/${name} weir_cli)
+  endforeach()
   weir_add_check(server/load_of_a_minute slow ${Python3_EXECUTABLE} -B
                  "${PROJECT_SOURCE_DIR}/tests/server/test_load.py" --seconds 60)
   set_property(TEST server/load_of_a_minute APPEND PROPERTY ENVIRONMENT "WEIR_PROGRAM=$<TARGET_FILE:weir_cli>")

@@ -223,6 +223,12 @@ bool are_equal(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
+// Of a header, by RFC 9110, section 5.6.2.
+bool is_name(const std::string& text) {
+  constexpr char kLetters[] = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  return !text.empty() && text.find_first_not_of(kLetters) == std::string::npos;
+}
+
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return text;
@@ -363,6 +369,13 @@ class HttpServer::Server final : public httplib::Server {
   // What is wrong with the head of a request; status 200: nothing.
   HttpReply wrong_with(const httplib::Request& req) const {
     if (req.target.size() > kMostPathBytes) return error_reply(414, "the address is too long");
+    // What a proxy in front may have understood in another way.
+    for (const auto& [name, value] : req.headers) {
+      if (!is_name(name)) return error_reply(400, "a header has a name with other than letters, digits and signs");
+    }
+    for (const char* const name : {"Host", "Origin", "Authorization", "Transfer-Encoding"}) {
+      if (req.get_header_value_count(name) > 1) return error_reply(400, std::string("there are two headers ") + name);
+    }
     const std::string host = lower(req.get_header_value("Host"));
     if (!is_known(host)) return error_reply(403, "the Host header does not name this server");
     if (req.has_header("Origin") && lower(req.get_header_value("Origin")) != "http://" + host)
