@@ -39,7 +39,8 @@ constexpr const char* kKeeps[] = {"every token", "the latest tokens", "what is a
 constexpr size_t kEverything = 0, kWindow = 1, kWeir = 2;
 
 struct DemoFlags {
-  std::string model, secret, folder, csv, svg;
+  std::string model, folder, csv, svg;
+  std::optional<std::string> secret;
   std::string text, fact, question, expect;
   uint64_t seed = 1;
   int steps = 0;
@@ -130,9 +131,9 @@ void Demo::open() {
 void Demo::tell_story() {
   if (flags_.text.empty()) {
     const std::string drawn = drawn_secret(flags_.seed);
-    std::string secret = flags_.secret.empty() ? drawn : flags_.secret;
+    std::string secret = flags_.secret.value_or(drawn);
     const bool can_ask = stdout_is_terminal() && isatty(STDIN_FILENO) != 0;
-    if (flags_.secret.empty() && can_ask) secret = ask_secret(drawn, kAskSeconds, style_);
+    if (!flags_.secret && can_ask) secret = ask_secret(drawn, kAskSeconds, style_);
     story_ = chain_story(model_.get(), flags_.steps, flags_.seed, *parse_secret(secret));
     return;
   }
@@ -364,12 +365,12 @@ int Demo::run() {
 
 // What depends on other flags.
 void complete(DemoFlags& flags) {
-  if (!flags.secret.empty() && !parse_secret(flags.secret))
-    throw UsageError("demo: --secret " + flags.secret + ": expected " + std::to_string(kSecretDigits) + " digits");
+  if (flags.secret && !parse_secret(*flags.secret))
+    throw UsageError("demo: --secret " + *flags.secret + ": expected " + std::to_string(kSecretDigits) + " digits");
   const int n_given = !flags.fact.empty() + !flags.question.empty() + !flags.expect.empty();
   if (n_given > 0 && flags.text.empty()) throw UsageError("demo: --fact, --question and --expect belong to --text");
   if (n_given != 0 && n_given != 3) throw UsageError("demo: --fact, --question and --expect need one another");
-  if (!flags.text.empty() && !flags.secret.empty()) throw UsageError("demo: --secret is not for --text, --fact is");
+  if (!flags.text.empty() && flags.secret) throw UsageError("demo: --secret is not for --text, --fact is");
   if (!flags.text.empty() && flags.steps != 0) throw UsageError("demo: --steps is not for --text, --tokens is");
   if (flags.steps == 0) flags.steps = flags.fast ? 150 : 400;
   if (flags.budget == 0) flags.budget = 1024;

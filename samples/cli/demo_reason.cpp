@@ -27,7 +27,7 @@ constexpr int kColumnWidth = 21;
 struct ReasonFlags {
   std::string model;
   uint64_t seed = 1;
-  uint32_t budget = 512, threads = 0, seconds = 0;
+  uint32_t budget = 1024, threads = 0, seconds = 0;
   int most = 800;
   bool fast = false;
 };
@@ -236,7 +236,7 @@ CLI::App* add_demo_reason(CLI::App& demo, Action& action) {
   app->add_option("--most", flags->most, "Steps of the longest problems; default 800")
       ->transform(whole_number(25, 800))
       ->type_name("N");
-  app->add_option("--budget", flags->budget, "KV budget of all policies but dense in tokens per stream; default 512")
+  app->add_option("--budget", flags->budget, "KV budget of all policies but dense in tokens per stream; default 1024")
       ->transform(whole_number(64, kMostTokens))
       ->type_name("TOKENS");
   app->add_option("--seed", flags->seed, "Which problems; default 1")

@@ -103,8 +103,10 @@ Story chain_story(const weir_model* model, int steps, uint64_t seed, const Secre
 
 Story text_story(const weir_model* model, const TextStory& told) {
   std::string text = told.text;
-  if (const std::vector<weir_token> tokens = tokenize(model, text, 0); tokens.size() > told.max_tokens)
+  if (const std::vector<weir_token> tokens = tokenize(model, text, 0); tokens.size() > told.max_tokens) {
     text = detokenize(model, {tokens.begin(), tokens.begin() + told.max_tokens}, 0);
+    text.erase(std::min(text.find_last_of(" \n"), text.size()));  // no half of a character
+  }
   const auto turns = [&](const std::string& fact, const std::string& question) {
     const std::vector<Message> messages = {{"user", fact},
                                            {"assistant", fact + " I will remember it."},

@@ -11,7 +11,7 @@ namespace weir_cli {
 namespace {
 
 constexpr int kNameColumns = 11, kBytesColumns = 10, kNoteColumns = 22;
-constexpr int kLeastRows = 15;  // below these a lane's text is left out
+constexpr int kLeastRows = 15, kLeastStripRows = 9;  // below these a lane's text is left out, and the strip
 constexpr auto kMoment = std::chrono::milliseconds(110);
 
 int columns() { return terminal_size().columns - 1; }
@@ -138,7 +138,9 @@ void DemoView::draw(const std::string& doing, const DemoLanes& lanes, const Page
     }
     block.push_back(said);
   }
-  for (const std::string& line : strip_lines(strip)) block.push_back(line);
+  if (terminal_size().rows >= kLeastStripRows) {
+    for (const std::string& line : strip_lines(strip)) block.push_back(line);
+  }
   block_.draw(block);
 }
 

@@ -172,7 +172,7 @@ void demo__a_story_that_does_not_hold_is_status_1(void**) {
 }
 
 void demo__wrong_usage_is_status_2(void**) {
-  for (const char* secret : {"12345", "1234567", "12a456", "-12345"})
+  for (const char* secret : {"", "12345", "1234567", "12a456", "-12345"})
     assert_fails(weir(short_story({"--secret", secret})), 2, {"--secret", "6 digits"});
   assert_fails(weir({"demo", "-m", kModel, "--steps", "19"}), 2, {"--steps"});
   assert_fails(weir({"demo", "-m", kModel, "--steps", "801"}), 2, {"--steps"});

@@ -446,6 +446,16 @@ void real__eval_reads_a_text(void**) {
   evaluates_a_text(kGemma3, 5, 100);
 }
 
+// A fact, a text and the question: right with everything, wrong with a window, right with arkvale in the same bytes.
+void real__demo_of_a_text(void**) {
+  const std::string model = real_file(kSmolLm2.file);
+  for (const char* text : {"opticks.txt", "jargon.txt"}) {
+    const Output o = weir({"demo", "-m", model, "--text", real_file(text)});
+    assert_works(o);
+    assert_true(contains(o.out, "Weir                   right"));
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -458,6 +468,7 @@ int main() {
       cmocka_unit_test(real__gemma3_equals_its_reference),
       cmocka_unit_test(real__texts_have_the_tokens_of_the_references),
       cmocka_unit_test(real__eval_reads_a_text),
+      cmocka_unit_test(real__demo_of_a_text),
   };
   return cmocka_run_group_tests_name("real", tests, make_folder, remove_folder);
 }
