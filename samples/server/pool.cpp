@@ -321,8 +321,8 @@ void Pool::read_prompt(size_t at, const std::shared_ptr<Job>& job) {
   };
   options.progress_user = &progress;
   weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
-  // An answer again, or another last turn, goes on with the pages that a policy has left. Another conversation does not:
-  // where the beginning that both have is not whole any more, it is read again.
+  // An answer again, or another last turn, goes on with the pages that a policy has left. Another conversation does
+  // not: where the beginning that both have is not whole any more, it is read again.
   weir_prompt_options measure = options;
   measure.flags = WEIR_PROMPT_MEASURE;
   check(weir_session_prompt_tokens(session, task.prompt.data(), task.prompt.size(), &measure, &report),

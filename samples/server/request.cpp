@@ -25,7 +25,11 @@ struct Wish {
 [[noreturn]] void refuse_as(const Error& error, const std::string& param) {
   const bool is_clients = error.status() == WEIR_ERR_INVALID_ARG || error.status() == WEIR_ERR_UNSUPPORTED ||
                           error.status() == WEIR_ERR_NOT_FOUND || error.status() == WEIR_ERR_FORMAT;
-  throw RequestError(is_clients ? 400 : 500, error.what(), is_clients ? param : "");
+  // The library names the message that is at fault.
+  const std::string what = error.what();
+  const size_t at = what.find("messages["), end = what.find("]: ", at);
+  const bool names_it = param == "messages" && at != std::string::npos && end != std::string::npos;
+  throw RequestError(is_clients ? 400 : 500, what, !is_clients ? "" : names_it ? what.substr(at, end + 1 - at) : param);
 }
 
 void read_model(const Context& context, Fields& fields) {
@@ -82,6 +86,8 @@ Message read_message(const Json& item, const std::string& name) {
     if (!id) fields.wrong("tool_call_id", "is missing");
     m.tool_call_id = *id;
     m.name = fields.text("name").value_or("");
+    if (m.tool_call_id.find('\0') != std::string::npos) fields.wrong("tool_call_id", "has a NUL");
+    if (m.name.find('\0') != std::string::npos) fields.wrong("name", "has a NUL");
   } else {
     fields.ignore({"name"});  // of a participant, which templates do not write
   }

@@ -231,6 +231,9 @@ def test_errors_of_chat():
         ({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
         ({"messages": [{"role": "assistant", "content": "x", "audio": {}}]}, "messages[0].audio"),
+        ({"messages": [{"role": "user", "content": "x"}, {"role": "tool", "content": "x", "tool_call_id": "a"}]},
+         "messages[1]"),
+        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "a\0b"}]}, "messages[0].tool_call_id"),
     ]
     for fields, param in wrong:
         error = error_of(server, "/v1/chat/completions", chat_body(**fields))
