@@ -184,6 +184,10 @@ def endless(text="Hello", **fields):
     return chat_body(text, **dict({"max_tokens": 8000, "logit_bias": {"1630": -100}}, **fields))
 
 
+# Tabs, line ends and spaces, of which the tiny model writes as many between marks of JSON as it may.
+NO_SPACE = {"9": -100, "10": -100, "13": -100, "32": -100}
+
+
 def wait_until(what, seconds=10):
     end = time.time() + seconds
     while time.time() < end:

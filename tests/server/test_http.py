@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 
-from server_test import MODEL_ID, Server, Stream, chat_body, endless, error_of, model_with_template, run_all
+from server_test import MODEL_ID, NO_SPACE, Server, Stream, chat_body, endless, error_of, model_with_template, run_all
 
 FOLDER = tempfile.mkdtemp(prefix="weir-server-")
 
@@ -161,7 +161,7 @@ def test_fields_of_chat():
 def test_format():
     schema = {"type": "object", "properties": {"name": {"enum": ["Anna", "Otto"]}, "age": {"type": "integer",
               "minimum": 1, "maximum": 99}}, "required": ["name", "age"], "additionalProperties": False}
-    a = server.chat(max_tokens=2000, response_format={
+    a = server.chat(max_tokens=300, logit_bias=NO_SPACE, weir={"thinking_budget": 4}, response_format={
         "type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}})
     value = json.loads(a["choices"][0]["message"]["content"])
     assert value["name"] in ("Anna", "Otto") and 1 <= value["age"] <= 99
@@ -169,11 +169,11 @@ def test_format():
     error = error_of(server, "/v1/chat/completions", chat_body(response_format={
         "type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "not": {}}}}))
     assert error["param"] == "response_format"
-    b = server.chat(max_tokens=400, temperature=1, seed=3, response_format={"type": "json_object"})
+    b = server.chat(max_tokens=100, temperature=1, seed=3, response_format={"type": "json_object"})
     if b["choices"][0]["finish_reason"] == "stop":
         assert isinstance(json.loads(b["choices"][0]["message"]["content"]), dict)
     else:
-        assert b["choices"][0]["message"]["content"].startswith("{")
+        assert b["choices"][0]["message"]["content"][:1] in ("", "{")
     # Nothing of it stays behind.
     assert not server.chat()["choices"][0]["message"]["content"].startswith("{")
 
@@ -343,7 +343,7 @@ def test_tools_and_thoughts():
         assert info["has_tools"] and info["has_thoughts"], info
         for choice, name in (("required", None), ({"type": "function", "function": {"name": "add"}}, "add"),
                              ({"type": "function", "function": {"name": "get_time"}}, "get_time")):
-            a = s.chat(tools=TOOLS, tool_choice=choice, max_tokens=2000)
+            a = s.chat(tools=TOOLS, tool_choice=choice, max_tokens=300, logit_bias=NO_SPACE)
             got = a["choices"][0]
             assert got["finish_reason"] == "tool_calls", got
             call = got["message"]["tool_calls"][0]
@@ -357,7 +357,7 @@ def test_tools_and_thoughts():
             b = s.chat(messages=messages, tools=TOOLS)
             assert b["usage"]["prompt_tokens"] > a["usage"]["prompt_tokens"]
         stream = s.stream("/v1/chat/completions",
-                          chat_body(tools=TOOLS, tool_choice="required", max_tokens=2000))
+                          chat_body(tools=TOOLS, tool_choice="required", max_tokens=300, logit_bias=NO_SPACE))
         calls = [c["choices"][0]["delta"]["tool_calls"] for _, c in stream.events()
                  if c != "[DONE]" and "tool_calls" in c["choices"][0]["delta"]]
         assert len(calls) == 1 and calls[0][0]["index"] == 0, calls

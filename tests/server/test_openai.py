@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 
-from server_test import MODEL_ID, Server, endless, model_with_template, run_all, skip, wait_until
+from server_test import MODEL_ID, NO_SPACE, Server, endless, model_with_template, run_all, skip, wait_until
 
 try:
     import openai
@@ -212,8 +212,8 @@ def test_json_object():
 def test_json_schema():
     schema = {"type": "object", "properties": {"city": {"enum": ["Rome", "Oslo"]}}, "required": ["city"],
               "additionalProperties": False}
-    a = chat(max_tokens=1500, response_format={"type": "json_schema",
-                                               "json_schema": {"name": "x", "schema": schema, "strict": True}})
+    a = chat(max_tokens=300, logit_bias=NO_SPACE, extra_body={"weir": {"thinking_budget": 4}},
+             response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}})
     assert json.loads(text_of(a))["city"] in ("Rome", "Oslo")
 
 
@@ -246,8 +246,9 @@ def test_too_long():
 
 
 def test_tools_required():
-    a = thinker.chat.completions.create(model="tools", messages=HELLO, tools=[WEATHER], tool_choice="required",
-                                        temperature=0, max_tokens=1500, extra_body={"weir": {"thinking_budget": 4}})
+    a = thinker.chat.completions.create(
+        model="tools", messages=HELLO, tools=[WEATHER], tool_choice="required", temperature=0, max_tokens=300,
+        logit_bias=NO_SPACE, extra_body={"weir": {"thinking_budget": 4}})
     call = a.choices[0].message.tool_calls[0]
     assert call.function.name == "get_weather" and json.loads(call.function.arguments)["city"] in ("Rome", "Oslo")
     assert a.choices[0].finish_reason == "tool_calls"
@@ -258,7 +259,8 @@ def test_tools_required():
 
 def test_tools_by_name():
     a = thinker.chat.completions.create(
-        model="tools", messages=HELLO, tools=[WEATHER], temperature=0, max_tokens=1500, parallel_tool_calls=False,
+        model="tools", messages=HELLO, tools=[WEATHER], temperature=0, max_tokens=300,
+        logit_bias=NO_SPACE, parallel_tool_calls=False,
         tool_choice={"type": "function", "function": {"name": "get_weather"}},
         extra_body={"weir": {"thinking_budget": 4}})
     assert len(a.choices[0].message.tool_calls) == 1
@@ -266,7 +268,8 @@ def test_tools_by_name():
 
 def test_tools_stream():
     stream = thinker.chat.completions.create(model="tools", messages=HELLO, tools=[WEATHER], tool_choice="required",
-                                             temperature=0, max_tokens=1500, stream=True,
+                                             temperature=0, max_tokens=300, stream=True,
+                                             logit_bias=NO_SPACE,
                                              extra_body={"weir": {"thinking_budget": 4}})
     calls = [c.choices[0].delta.tool_calls for c in stream if c.choices[0].delta.tool_calls]
     assert len(calls) == 1 and json.loads(calls[0][0].function.arguments)
