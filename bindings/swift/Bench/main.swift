@@ -2,9 +2,8 @@
 //
 //   swift run -c release weir-bench MODEL.gguf [TOKENS [ROUNDS [THREADS]]]
 //
-// Prints microseconds a token beyond C, one line for each way to an answer: of time, and of processor time. The time of
-// each token is the shortest of all rounds, so that other work on the machine does not count; then the mean over all
-// tokens. Processor time is that of the whole process, of the best round.
+// Prints microseconds a token outside of what the library computes (decode_ns of the stats), of C and of each way to an
+// answer with the binding: of each round the whole answer, of the rounds the median, and of processor time the best.
 import CWeir
 import Foundation
 import Weir
@@ -18,29 +17,30 @@ let nThreads = numbers.count > 2 ? numbers[2] : 0
 let options = GenerateOptions(flags: .ignoreEos, maxTokens: nTokens)
 let question = "Who are you?"
 
-/// When the events of an answer came, and the shortest time before each of all rounds.
+/// Answers of one way, of each what a token took outside of the library's own clock.
 final class Times: @unchecked Sendable {
-    private var last: UInt64 = 0
-    private var at = 0
-    private var shortest = [UInt64](repeating: .max, count: nTokens)
-    private var before: UInt64 = 0
-    private var least = UInt64.max
-    func start() { (at, last, before) = (0, now(CLOCK_MONOTONIC), now(CLOCK_PROCESS_CPUTIME_ID)) }
+    private var (n, first, last): (Int, UInt64, UInt64) = (0, 0, 0)
+    private var (before, used): (UInt64, UInt64) = (0, 0)
+    private var (outside, processors): ([Double], [Double]) = ([], [])
+    func start() { (n, first, before) = (0, now(CLOCK_MONOTONIC), now(CLOCK_PROCESS_CPUTIME_ID)) }
     func stamp() {
-        if at == nTokens { return }
-        let time = now(CLOCK_MONOTONIC)
-        shortest[at] = min(shortest[at], time - last)
-        (at, last) = (at + 1, time)
-        if at == nTokens { least = min(least, now(CLOCK_PROCESS_CPUTIME_ID) - before) }
+        n += 1
+        if n == nTokens { (last, used) = (now(CLOCK_MONOTONIC), now(CLOCK_PROCESS_CPUTIME_ID) - before) }
+    }
+    /// Of the answer that has ended; `decoded`: nanoseconds that steps and draws took.
+    func end(decoded: Int) {
+        precondition(n >= nTokens, "the answer has \(n) of \(nTokens) tokens")
+        outside.append((Double(last - first) - Double(decoded)) / Double(nTokens) / 1000)
+        processors.append(Double(used) / Double(nTokens) / 1000)
     }
     private func now(_ clock: clockid_t) -> UInt64 {
         var time = timespec()
         clock_gettime(clock, &time)
         return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }
-    /// Microseconds a token. The first pays for the beginning of the answer.
-    var mean: Double { Double(shortest.dropFirst().reduce(0, +)) / Double(nTokens - 1) / 1000 }
-    var processor: Double { Double(least) / Double(nTokens) / 1000 }
+    /// Microseconds a token.
+    var median: Double { outside.sorted()[outside.count / 2] }
+    var processor: Double { processors.min()! }
 }
 
 /// A session of C alone.
@@ -56,6 +56,12 @@ struct Plain {
         check(weir_session_create(model, nil, &session))
         weir_model_close(model)
         weir_runtime_destroy(runtime)
+    }
+    var decodeNs: Int {
+        var stats = weir_session_stats()
+        stats.struct_size = UInt32(MemoryLayout<weir_session_stats>.size)
+        check(weir_session_get_stats(session, &stats))
+        return Int(stats.decode_ns)
     }
     func check(_ status: weir_status) { if status != 0 { fatalError(String(cString: weir_last_error())) } }
 
@@ -115,16 +121,20 @@ let session = try await model.session()
 let plain = Plain(), plainTimes = Times(), times = ways.map { _ in Times() }
 for _ in 0..<nRounds {
     plain.prompt()
+    let before = plain.decodeNs
     plain.pull(plainTimes)
+    plainTimes.end(decoded: plain.decodeNs - before)
     for (way, times) in zip(ways, times) {
         try await session.prompt([.user(question)])
-        let work = way.1
+        let work = way.1, before = try session.stats().decodeNs
         try await Task.detached { try await work(session, times) }.value
+        times.end(decoded: try session.stats().decodeNs - before)
     }
 }
 func rounded(_ value: Double) -> Double { (value * 10).rounded() / 10 }
-print("C: \(rounded(plainTimes.mean)) us a token, \(rounded(plainTimes.processor)) us of processor time")
+print("C: \(rounded(plainTimes.median)) us a token outside of the model, \(rounded(plainTimes.processor)) us of "
+      + "processor time with it")
 for (way, times) in zip(ways, times) {
-    print("\(way.0): \(rounded(times.mean - plainTimes.mean)) us beyond C, "
+    print("\(way.0): \(rounded(times.median - plainTimes.median)) us beyond C, "
           + "\(rounded(times.processor - plainTimes.processor)) us of processor time")
 }
