@@ -142,8 +142,18 @@ Answer::Answer(Context& context, Running& running, Request request, const std::s
       id_(make_id(prefix)),
       created_(std::time(nullptr)) {
   for (const auto& job : request_.jobs) choices_.push_back(std::make_unique<Choice>(request_, job));
-  if (!context_.pool->submit(request_.jobs))
-    throw RequestError(429, "all sessions are busy and the queue is full; try again later", "", "queue_full");
+  switch (context_.pool->submit(request_.jobs)) {
+    case Pool::Submitted::kYes:
+      break;
+    case Pool::Submitted::kQueueIsFull:
+      throw RequestError(429, "all sessions are busy and the queue is full; try again later", "", "queue_full");
+    case Pool::Submitted::kIsStopping:
+      throw RequestError(503, "the server is ending");
+    case Pool::Submitted::kHasNoSessions:
+      throw RequestError(503,
+                         "there are no sessions: memory ran out when settings were changed; smaller settings "
+                         "make them anew");
+  }
   running_.add(id_, request_.jobs);
 }
 

@@ -86,7 +86,7 @@ class Running {
 // All choices of a request, from the queue to the end. Whoever destroys it does not want the rest.
 class Answer {
  public:
-  // `prefix` of the id. Throws RequestError where the queue is full.
+  // `prefix` of the id. Throws RequestError where the pool does not take it.
   Answer(Context& context, Running& running, Request request, const std::string& prefix,
          std::function<bool(Signal&, int)> wait);
   ~Answer();

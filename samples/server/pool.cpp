@@ -7,6 +7,12 @@
 #include "server/limits.h"
 
 namespace weir_server {
+namespace {
+
+// Each takes a part of the thread's stack while those that began later are read.
+constexpr uint32_t kMostPromptsTogether = 8;
+
+}  // namespace
 
 using weir_cli::check;
 using weir_cli::Error;
@@ -26,8 +32,21 @@ Job::Update Job::take() {
 }
 
 void Job::cancel() {
+  mark_cancelled();
+  if (pool_ != nullptr) pool_->wake();
+}
+
+void Job::mark_cancelled() {
   is_cancelled_ = true;
   weir_cancel_set(cancel_.get());
+}
+
+void Job::end(Ending ending) {
+  {
+    const std::lock_guard lock(mutex_);
+    update_.ending = std::move(ending);
+  }
+  signal_->set();
 }
 
 Pool::Pool(weir_model* model, const weir_cli::SessionFlags& flags, uint32_t n_sessions, uint32_t queue_limit)
@@ -46,35 +65,44 @@ void Pool::make_sessions(const weir_cli::SessionFlags& flags, uint32_t n_session
   flags_ = flags;
   plan_ = plan;
   slots_ = std::move(slots);
-  for (size_t i = 0; i < slots_.size(); ++i) slots_[i].shown = describe(i);
+  for (size_t i = 0; i < slots_.size(); ++i) refresh(i);
 }
 
 void Pool::stop() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
-    for (const auto& job : waiting_) job->cancel();
+    for (const auto& job : waiting_) job->mark_cancelled();
     for (const Slot& slot : slots_) {
-      if (slot.job) slot.job->cancel();
+      if (slot.job) slot.job->mark_cancelled();
     }
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
-bool Pool::submit(const std::vector<std::shared_ptr<Job>>& jobs) {
+Pool::Submitted Pool::submit(const std::vector<std::shared_ptr<Job>>& jobs) {
   {
     const std::lock_guard lock(mutex_);
-    if (is_stopping_) return false;
+    if (is_stopping_) return Submitted::kIsStopping;
+    if (slots_.empty()) return Submitted::kHasNoSessions;
     size_t n_idle = 0;
     for (const Slot& slot : slots_) n_idle += slot.state == State::kIdle ? 1 : 0;
     // What an idle session takes at once does not wait.
-    if (waiting_.size() + jobs.size() > queue_limit_ + n_idle && !(waiting_.empty() && n_idle > 0)) return false;
+    if (waiting_.size() + jobs.size() > queue_limit_ + n_idle && !(waiting_.empty() && n_idle > 0))
+      return Submitted::kQueueIsFull;
+    for (const auto& job : jobs) job->pool_ = this;
     waiting_.insert(waiting_.end(), jobs.begin(), jobs.end());
   }
   changed_.notify_all();
   wake_subscribers();
-  return true;
+  return Submitted::kYes;
+}
+
+void Pool::wake() {
+  // With the lock, so that the thread is not between its look at what there is to do and its sleep.
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
 }
 
 size_t Pool::n_waiting() const {
@@ -150,7 +178,7 @@ Pool::Lease::~Lease() {
     const std::lock_guard lock(pool_->mutex_);
     Slot& slot = pool_->slots_[slot_];
     slot.state = State::kIdle;
-    slot.shown = pool_->describe(slot_);
+    pool_->refresh(slot_);
   }
   pool_->changed_.notify_all();
   pool_->wake_subscribers();
@@ -162,7 +190,9 @@ uint32_t Pool::Lease::id() const { return static_cast<uint32_t>(slot_); }
 
 void Pool::Lease::set_conversation(const std::string& name) {
   const std::lock_guard lock(pool_->mutex_);
-  pool_->slots_[slot_].conversation = name;
+  Slot& slot = pool_->slots_[slot_];
+  slot.conversation = name;
+  slot.pages.clear();  // they are another conversation's now
 }
 
 std::optional<Pool::Lease> Pool::lease(const std::string& conversation, bool any) {
@@ -170,10 +200,11 @@ std::optional<Pool::Lease> Pool::lease(const std::string& conversation, bool any
   std::optional<size_t> best;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
-    if (slot.state != State::kIdle || is_stopping_) continue;
-    if (any ? !best || slot.last_used < slots_[*best].last_used : slot.conversation == conversation) best = i;
+    if (any ? slot.state != State::kIdle : slot.conversation != conversation) continue;
+    const bool is_later = best && slot.last_used > slots_[*best].last_used;
+    if (!best || is_later != any) best = i;
   }
-  if (!best) return std::nullopt;
+  if (!best || slots_[*best].state != State::kIdle || is_stopping_) return std::nullopt;
   slots_[*best].state = State::kTaken;
   slots_[*best].last_used = ++n_uses_;
   return std::optional<Lease>(std::in_place, this, *best);
@@ -191,15 +222,17 @@ bool Pool::runs(State state) const {
 void Pool::work() {
   std::unique_lock lock(mutex_);
   while (!is_stopping_) {
+    const bool ends =
+        std::any_of(waiting_.begin(), waiting_.end(), [](const auto& job) { return +job->is_cancelled_; });
     const bool starts = !waiting_.empty() && runs(State::kIdle);
-    if (!runs(State::kDecode) && !starts) {
+    if (!runs(State::kDecode) && !starts && !ends) {
       changed_.wait(lock);
       continue;
     }
     is_working_ = true;
     lock.unlock();
-    if (starts) start_waiting();
     step();
+    if (starts) start_waiting(UINT32_MAX);
     lock.lock();
     is_working_ = false;
     changed_.notify_all();
@@ -209,11 +242,7 @@ void Pool::work() {
   lock.unlock();
   Ending ending;
   ending.stop = WEIR_STOP_CANCELLED;
-  for (const auto& job : waiting) {
-    const std::lock_guard job_lock(job->mutex_);
-    job->update_.ending = ending;
-    job->signal_->set();
-  }
+  for (const auto& job : waiting) job->end(ending);
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].job) finish(i, ending);
   }
@@ -247,39 +276,68 @@ size_t Pool::best_slot(const Job& job) {
   return best < slots_.size() ? best : oldest;
 }
 
-void Pool::start_waiting() {
+// Tokens that this session would have to read for it.
+uint32_t Pool::n_unread(size_t at, const Job& job) const {
+  const std::vector<weir_token>& prompt = job.task_.prompt;
+  weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
+  options.flags = WEIR_PROMPT_MEASURE;
+  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
+  if (weir_session_prompt_tokens(slots_[at].session.get(), prompt.data(), prompt.size(), &options, &report) != WEIR_OK)
+    return static_cast<uint32_t>(prompt.size());
+  return report.n_tokens - report.n_kept;
+}
+
+// Those that nobody wants any more do not take the place of others in the queue.
+void Pool::end_cancelled() {
+  std::vector<std::shared_ptr<Job>> cancelled;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto is_wanted = [](const std::shared_ptr<Job>& job) { return !job->is_cancelled_; };
+    const auto first = std::stable_partition(waiting_.begin(), waiting_.end(), is_wanted);
+    cancelled.assign(first, waiting_.end());
+    waiting_.erase(first, waiting_.end());
+  }
+  if (cancelled.empty()) return;
+  Ending ending;
+  ending.stop = WEIR_STOP_CANCELLED;
+  for (const auto& job : cancelled) job->end(ending);
+  wake_subscribers();
+}
+
+void Pool::start_waiting(uint32_t most_tokens) {
+  if (n_prompts_ == kMostPromptsTogether) return;
   for (;;) {
     std::shared_ptr<Job> job;
     size_t at = 0;
-    bool is_wanted = false;
     {
       const std::lock_guard lock(mutex_);
-      if (waiting_.empty() || !runs(State::kIdle) || is_stopping_) return;
-      job = waiting_.front();
-      waiting_.pop_front();
-      is_wanted = !job->is_cancelled_;
-      if (is_wanted) {
-        at = best_slot(*job);
-        Slot& slot = slots_[at];
-        slot.state = State::kPrompt;
-        slot.job = job;
-        slot.conversation = job->task_.conversation;
-        slot.last_used = ++n_uses_;
-        slot.tokens_per_second = 0;
+      if (!runs(State::kIdle) || is_stopping_) return;
+      auto next = waiting_.begin();
+      for (; next != waiting_.end(); ++next) {
+        if ((*next)->is_cancelled_) continue;
+        at = best_slot(**next);
+        if (most_tokens == UINT32_MAX || n_unread(at, **next) < most_tokens) break;
       }
+      if (next == waiting_.end()) return;
+      job = *next;
+      waiting_.erase(next);
+      Slot& slot = slots_[at];
+      slot.state = State::kPrompt;
+      slot.job = job;
+      slot.conversation = job->task_.conversation;
+      slot.last_used = ++n_uses_;
+      slot.tokens_per_second = 0;
     }
     wake_subscribers();
-    if (!is_wanted) {
-      const std::lock_guard lock(job->mutex_);
-      job->update_.ending.emplace().stop = WEIR_STOP_CANCELLED;
-      job->signal_->set();
-      continue;
-    }
+    ++n_prompts_;
     try {
       read_prompt(at, job);
     } catch (const Error& e) {
-      fail(at, e);
+      fail(at, e.status(), e.what());
+    } catch (const std::exception& e) {
+      fail(at, WEIR_ERR_INTERNAL, e.what());
     }
+    --n_prompts_;
   }
 }
 
@@ -292,6 +350,8 @@ weir_status Pool::on_progress(size_t at, const weir_progress_info& info, Clock::
   }
   // The others go on for as long as the piece took.
   const Clock::time_point end = Clock::now() + (Clock::now() - last);
+  // And a shorter prompt does not wait for this one, which pauses meanwhile; a longer one waits, or this would.
+  start_waiting(static_cast<uint32_t>(info.total - info.done));
   do {
     if (job.is_cancelled_) return WEIR_ERR_CANCELLED;
     if (!step()) break;
@@ -328,6 +388,12 @@ void Pool::read_prompt(size_t at, const std::shared_ptr<Job>& job) {
   check(weir_session_prompt_tokens(session, task.prompt.data(), task.prompt.size(), &measure, &report),
         "cannot compare the prompt");
   if (report.n_forgotten > report.n_kept) options.flags = WEIR_PROMPT_EXACT;
+  {
+    // Pages of what is read now are new, whatever was in their place.
+    const std::lock_guard lock(mutex_);
+    const size_t n_kept = options.flags == WEIR_PROMPT_EXACT ? 0 : report.n_kept / plan_.page_tokens;
+    slot.pages.resize(std::min(slot.pages.size(), n_kept));
+  }
   check(weir_session_prompt_tokens(session, task.prompt.data(), task.prompt.size(), &options, &report),
         "cannot read the prompt");
   std::vector<weir_text> stops;
@@ -358,6 +424,7 @@ void Pool::read_prompt(size_t at, const std::shared_ptr<Job>& job) {
 }
 
 bool Pool::step() {
+  end_cancelled();
   std::vector<size_t> running, unwanted;
   {
     const std::lock_guard lock(mutex_);
@@ -396,11 +463,11 @@ void Pool::step_singly(const std::vector<size_t>& running) {
     if (status == WEIR_OK)
       take_event(at, event);
     else
-      fail(at, Error(status, "cannot generate"));
+      fail(at, status, Error(status, "cannot generate").what());
   }
 }
 
-void Pool::take_event(size_t at, const weir_event& event) {
+void Pool::take_event(size_t at, const weir_event& event) try {
   Slot& slot = slots_[at];
   Job& job = *slot.job;
   Piece piece = {std::string(event.text, event.text_bytes), event.segment, -1, event.logprob, {}};
@@ -425,13 +492,15 @@ void Pool::take_event(size_t at, const weir_event& event) {
   } else {
     show(at, false);
   }
+} catch (const std::exception& e) {
+  fail(at, WEIR_ERR_INTERNAL, e.what());  // nothing throws any more once the answer has ended
 }
 
-void Pool::fail(size_t at, const Error& error) {
+void Pool::fail(size_t at, weir_status status, const char* message) {
   Ending ending;
-  ending.stop = error.status() == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
-  ending.status = error.status();
-  ending.error = error.what();
+  ending.stop = status == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
+  ending.status = status;
+  ending.error = message;
   finish(at, std::move(ending));
 }
 
@@ -451,15 +520,17 @@ void Pool::fill_ending(size_t at, Ending& ending) {
   uint32_t is_malformed = 0;
   if (ending.stop == WEIR_STOP_ERROR || ending.stop == WEIR_STOP_CANCELLED || job.n_tokens_ == 0) return;
   if (weir_session_answer(slot.session.get(), &message, sizeof(message), &is_malformed) != WEIR_OK) return;
-  ending.content.assign(message.content != nullptr ? message.content : "", message.content_bytes);
-  ending.thought.assign(message.thought != nullptr ? message.thought : "", message.thought_bytes);
   if (message.tool_calls_json != nullptr) ending.tool_calls = message.tool_calls_json;
   ending.has_malformed_call = is_malformed != 0;
 }
 
 void Pool::finish(size_t at, Ending ending) {
   Slot& slot = slots_[at];
-  fill_ending(at, ending);
+  try {
+    fill_ending(at, ending);
+  } catch (const std::exception&) {
+    // The answer ends without its figures.
+  }
   (void)weir_session_set_cancel(slot.session.get(), nullptr);
   if (slot.job->task_.constraint) (void)weir_session_set_constraint(slot.session.get(), nullptr, 0);
   std::shared_ptr<Job> job;
@@ -470,11 +541,7 @@ void Pool::finish(size_t at, Ending ending) {
     slot.job = nullptr;
   }
   show(at, true);
-  {
-    const std::lock_guard lock(job->mutex_);
-    job->update_.ending = std::move(ending);
-  }
-  job->signal_->set();
+  job->end(std::move(ending));
 }
 
 // One character for a page, from where it is in most of the streams. `before`: null for a page that is new.
@@ -514,7 +581,19 @@ SessionState Pool::describe(size_t at) {
 
 uint64_t Pool::dense_bytes(uint32_t n_tokens) const {
   const uint64_t n_pages = (uint64_t{n_tokens} + plan_.page_tokens - 1) / plan_.page_tokens;
-  return n_pages * plan_.n_streams * plan_.page_bytes;
+  // A layer with a sliding window holds no more than that.
+  const uint64_t n_window_pages = std::min<uint64_t>(n_pages, plan_.window_pages_per_stream);
+  const uint64_t n_full = plan_.n_streams - plan_.n_window_streams;
+  return (n_full * n_pages + plan_.n_window_streams * n_window_pages) * plan_.page_bytes;
+}
+
+// Where the session cannot be looked at, what was shown stays.
+void Pool::refresh(size_t at) noexcept {
+  try {
+    slots_[at].shown = describe(at);
+  } catch (const std::exception&) {
+    slots_[at].shown.version = ++version_;
+  }
 }
 
 void Pool::show(size_t at, bool now) {
@@ -523,7 +602,7 @@ void Pool::show(size_t at, bool now) {
   slot.shown_at = Clock::now();
   {
     const std::lock_guard lock(mutex_);
-    slot.shown = describe(at);
+    refresh(at);
   }
   wake_subscribers();
 }

@@ -58,9 +58,11 @@ struct Ending {
   uint32_t n_tokens = 0, n_thought = 0;  // tokens of the answer, and of these in thoughts
   double tokens_per_second = 0;
   uint64_t kv_bytes = 0, kv_budget_bytes = 0, dense_bytes = 0, recalled_pages = 0;
-  std::string content, thought, tool_calls;  // as weir_session_answer has them, the calls as JSON or ""
+  std::string tool_calls;  // as weir_session_answer has them, JSON or ""
   bool has_malformed_call = false;
 };
+
+class Pool;
 
 // An answer between the thread that computes it and the one that sends it.
 class Job {
@@ -77,13 +79,17 @@ class Job {
   };
   // What came since the last call.
   Update take();
-  // Any thread. The answer ends within a step.
+  // Any thread that holds no lock of the pool. The answer ends within a step, also where it waits.
   void cancel();
   void finish_thinking() { finishes_thinking_ = true; }
 
  private:
   friend class Pool;
+  void mark_cancelled();  // without waking the pool
+  void end(Ending ending);
+
   Task task_;
+  Pool* pool_ = nullptr;  // that it was given to
   std::shared_ptr<Signal> signal_;
   std::atomic<bool> is_cancelled_{false}, finishes_thinking_{false};
   std::unique_ptr<weir_cancel, weir_cli::Closer<weir_cancel_release>> cancel_;
@@ -114,8 +120,9 @@ class Pool {
   Pool(weir_model* model, const weir_cli::SessionFlags& flags, uint32_t n_sessions, uint32_t queue_limit);
   ~Pool();
 
-  // Queues answers to one request. False: the queue is full, or the pool is stopping.
-  bool submit(const std::vector<std::shared_ptr<Job>>& jobs);
+  enum class Submitted { kYes, kQueueIsFull, kIsStopping, kHasNoSessions };
+  // Queues answers to one request.
+  Submitted submit(const std::vector<std::shared_ptr<Job>>& jobs);
   size_t n_waiting() const;
   // All answers end, those that wait, too.
   void stop();
@@ -123,7 +130,9 @@ class Pool {
   weir_cli::SessionFlags flags() const;
   uint32_t n_sessions() const;
   weir_plan_info plan() const;  // of each session
-  // Makes all sessions anew. False: an answer runs or waits. Throws Error, and keeps the sessions as they were.
+  // Makes all sessions anew; they are empty then. False: an answer runs or waits. Throws Error: settings that cannot be
+  // planned change nothing; where memory ran out the sessions are made anew as they were before, and if not even that
+  // goes there are none, and nothing is taken, until another call has made some.
   bool remake(const weir_cli::SessionFlags& flags, uint32_t n_sessions);
 
   // States of all sessions, as of the last event.
@@ -148,12 +157,13 @@ class Pool {
     Pool* pool_;
     size_t slot_;
   };
-  // The one that holds this conversation, or if `any` the one that was not used for the longest time. None: there is
+  // The one that holds this conversation and was used last, or if `any` the one that was not used for the longest time. None: there is
   // none, or it is not idle.
   std::optional<Lease> lease(const std::string& conversation, bool any);
   bool holds(const std::string& conversation) const;
 
  private:
+  friend class Job;
   enum class State { kIdle, kTaken, kPrompt, kDecode };
   struct Slot {
     weir_cli::SessionPtr session;
@@ -168,18 +178,24 @@ class Pool {
   };
 
   void work();
-  void start_waiting();
+  // Reads the prompts of those that wait and of which less than `most_tokens` has to be read, as long as there are idle
+  // sessions.
+  void start_waiting(uint32_t most_tokens);
+  void end_cancelled();
   size_t best_slot(const Job& job);
+  uint32_t n_unread(size_t at, const Job& job) const;
+  void wake();
   void read_prompt(size_t at, const std::shared_ptr<Job>& job);
   weir_status on_progress(size_t at, const weir_progress_info& info, Clock::time_point& last);
   bool step();  // false: nothing runs
   void step_singly(const std::vector<size_t>& running);
   void take_event(size_t at, const weir_event& event);
-  void fail(size_t at, const weir_cli::Error& error);
+  void fail(size_t at, weir_status status, const char* message);
   void finish(size_t at, Ending ending);
   void fill_ending(size_t at, Ending& ending);
   bool runs(State state) const;  // any session
   SessionState describe(size_t at);
+  void refresh(size_t at) noexcept;
   uint64_t dense_bytes(uint32_t n_tokens) const;
   void show(size_t at, bool now);
   void wake_subscribers();
@@ -196,6 +212,7 @@ class Pool {
   std::vector<Slot> slots_;  // their states and conversations under the mutex, the rest is of the thread
   std::vector<Signal*> subscribers_;
   bool is_stopping_ = false, is_working_ = false;
+  uint32_t n_prompts_ = 0;  // that are being read, each while the one before pauses; of the thread
   uint64_t n_uses_ = 0, version_ = 0;
   std::thread thread_;
 };

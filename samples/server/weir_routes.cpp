@@ -71,11 +71,6 @@ std::string sentence_of_preset(const std::string& name) {
   return sentence_of(kPolicies, options.policy);
 }
 
-struct Wanted {
-  weir_cli::SessionFlags flags;
-  uint32_t sessions;
-};
-
 // `value` of a query or a body as a whole number.
 uint64_t whole(const std::string& text, const std::string& name) {
   uint64_t value = 0;
@@ -172,7 +167,7 @@ HttpReply Routes::set_settings(const HttpRequest& request) {
     flags.budget = 0;
   }
   if (const auto n = fields.whole("context_tokens", 0, UINT32_MAX)) flags.context = static_cast<uint32_t>(*n);
-  const auto sessions = static_cast<uint32_t>(fields.whole("sessions", 1, 256).value_or(context_.pool->n_sessions()));
+  const auto sessions = static_cast<uint32_t>(fields.whole("sessions", 1, 256).value_or(std::max(1U, context_.pool->n_sessions())));
   choose(flags, policy, preset);
   if (const auto recall = fields.one_of("recall", {"default", "on", "off"})) {
     std::erase_if(flags.policy_options, [](const std::string& option) { return option.starts_with("recall="); });

@@ -188,6 +188,37 @@ def test_queue():
         assert wait_until(lambda: s.ask("POST", "/v1/chat/completions", chat_body(max_tokens=1))[0] == 200)
 
 
+def test_waiting_is_cancelled():
+    # Who waits and is cancelled, or hangs up, leaves the queue although no session becomes idle.
+    with Server("--sessions", "1", "--queue", "1") as s:
+        talker = s.stream("/v1/chat/completions", endless())
+        next(talker.events())
+        waiting = s.stream("/v1/responses", {"input": "Hello"})
+        events = waiting.events()
+        _, first = next(events)
+        assert s.get("/health")["waiting"] == 1
+        assert s.post("/v1/weir/cancel", {"id": first["response"]["id"]}) == {"cancelled": True}
+        assert list(events)[-1][0] == "response.failed"
+        assert s.get("/health")["waiting"] == 0
+        waiting = s.stream("/v1/responses", {"input": "Hello"})
+        assert s.get("/health")["waiting"] == 1
+        waiting.close()
+        assert wait_until(lambda: s.get("/health")["waiting"] == 0, 3)
+        assert s.get("/v1/weir/sessions")["sessions"][0]["state"] == "decode"
+        talker.close()
+
+
+def test_short_prompt_beside_a_long_one():
+    # A short prompt is read and answered while a long one is read in the other session.
+    reader = server.stream("/v1/chat/completions", chat_body("so " * 900, max_tokens=1))
+    assert wait_until(lambda: any(x["state"] == "prompt" for x in busy()))
+    server.chat(max_tokens=1)
+    assert any(x["state"] == "prompt" for x in busy()), busy()
+    # And the long one ends as it should.
+    last = [data for _, data in reader.events()]
+    assert last[-1] == "[DONE]", last[-1]
+
+
 def test_prompts_between_steps():
     # While a long prompt is read, an answer goes on, and the prompt's stream tells how far it is.
     talker = server.stream("/v1/chat/completions", endless())
@@ -318,7 +349,8 @@ def main():
     global server
     with Server() as server:
         failed = run_all([test_host_and_origin, test_token, test_limits, test_many_connections, test_hang_up,
-                          test_cancel, test_queue, test_prompts_between_steps,
+                          test_cancel, test_queue, test_waiting_is_cancelled, test_short_prompt_beside_a_long_one,
+                          test_prompts_between_steps,
                           test_slow_clients, test_memory, test_end, test_command_line])
     sys.exit(1 if failed else 0)
 

@@ -488,6 +488,24 @@ def test_saved():
     again = server.chat("Remember me", weir={"conversation": "keep"})
     assert again["weir"]["session"] == session
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] >= again["usage"]["prompt_tokens"] - 1
+    # Of two sessions with one name the one that was used last is saved, and not while it runs.
+    older = server.stream("/v1/chat/completions", endless(weir={"conversation": "twin"}))
+    events = older.events()
+    _, first = next(events)
+    server.chat("A word", max_tokens=4, weir={"conversation": "twin"})
+    states = server.get("/v1/weir/sessions")["sessions"]
+    assert [x["conversation"] for x in states] == ["twin", "twin"], states
+    twin = server.post("/v1/weir/saved", {"conversation": "twin"})["name"]
+    saved = [x for x in server.get("/v1/weir/saved")["saved"] if x["name"] == twin][0]
+    assert saved["tokens"] == [x["tokens"] for x in states if x["state"] == "idle"][0]
+    newer = server.stream("/v1/chat/completions", endless("A word", weir={"conversation": "twin"}))
+    next(newer.events())
+    server.post("/v1/weir/cancel", {"id": first["id"]})
+    list(events)
+    assert error_of(server, "/v1/weir/saved", {"conversation": "twin"}, 409)["code"] == "busy"
+    newer.close()
+    older.close()
+    assert server.ask("DELETE", f"/v1/weir/saved/{twin}")[0] == 200
     assert error_of(server, "/v1/weir/saved", {"conversation": "unknown"}, 404)["param"] == "conversation"
     assert error_of(server, "/v1/weir/saved", {})["param"] == "conversation"
     assert error_of(server, "/v1/weir/saved", {"conversation": "keep", "title": "x" * 2000})["param"] == "title"
