@@ -7,7 +7,7 @@
 namespace weir_cli {
 
 // Throws std::runtime_error: "not valid JSON: parse error at line 3, ...", also for a text that is nested so deeply
-// that it could only exhaust the stack, or has so many names that reading it could take minutes.
+// that it could only exhaust the stack, or has so many values that reading it could take minutes.
 nlohmann::ordered_json parse_json(std::string_view text);
 
 }  // namespace weir_cli

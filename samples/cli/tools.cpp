@@ -36,21 +36,48 @@ std::string name_of(const ordered_json& tool, const std::string& which) {
   return *name;
 }
 
+// What a text costs to read. The parser compares each name of an object with all before, and at the end of an object
+// looks at all that is beside it, so that a few megabytes could keep it for hours; and each value takes some 50 bytes,
+// however short it is written.
+class JsonSize {
+ public:
+  void add(int depth, ordered_json::parse_event_t event) {
+    using Event = ordered_json::parse_event_t;
+    if (depth > kMostDepth)
+      throw std::runtime_error("not valid JSON: it is nested more than " + std::to_string(kMostDepth) + " levels deep");
+    if (event == Event::object_end || event == Event::array_end) counts_.pop_back();
+    const size_t beside = counts_.empty() ? 0 : counts_.back();
+    if (event == Event::key || event == Event::object_end) n_looks_ += beside;
+    if (event == Event::value || event == Event::object_start || event == Event::array_start) {
+      if (!counts_.empty()) ++counts_.back();
+      ++n_values_;
+    }
+    if (event == Event::object_start || event == Event::array_start) counts_.push_back(0);
+    if (n_values_ > kMostValues)
+      throw std::runtime_error("JSON with more than " + std::to_string(kMostValues) + " values");
+    if (n_looks_ > kMostLooks)
+      throw std::runtime_error(event == Event::key ? "JSON with too many names in an object"
+                                                   : "JSON with too many objects in a list");
+  }
+
+ private:
+  static constexpr int kMostDepth = 250;  // the library's is 200, of a part of what is read here
+  static constexpr size_t kMostValues = 500000;
+  static constexpr uint64_t kMostLooks = 100000000;  // a list of some 14,000 objects, or an object of as many names
+  std::vector<size_t> counts_;                       // values in each of the lists and objects that are open
+  size_t n_values_ = 0;
+  uint64_t n_looks_ = 0;
+};
+
 }  // namespace
 
 ordered_json parse_json(std::string_view text) {
-  constexpr int kMostDepth = 250;  // the library's is 200, of a part of what is read here
-  constexpr size_t kMostNames = 10000;  // an object compares each of its names with all before
-  size_t n_names = 0;
-  const auto check_size = [&](int depth, ordered_json::parse_event_t event, const ordered_json&) {
-    if (depth > kMostDepth)
-      throw std::runtime_error("not valid JSON: it is nested more than " + std::to_string(kMostDepth) + " levels deep");
-    if (event == ordered_json::parse_event_t::key && ++n_names > kMostNames)
-      throw std::runtime_error("JSON with more than " + std::to_string(kMostNames) + " names");
-    return true;
-  };
+  JsonSize size;
   try {
-    return ordered_json::parse(text, check_size);
+    return ordered_json::parse(text, [&](int depth, ordered_json::parse_event_t event, const ordered_json&) {
+      size.add(depth, event);
+      return true;
+    });
   } catch (const ordered_json::exception& e) {
     const std::string what = e.what();  // starts with "[json.exception.parse_error.101] "
     const size_t mark = what.find("] ");

@@ -49,6 +49,8 @@ def bombs():
         ("200,000 keys", b"{" + b",".join(b'"k%d": 1' % i for i in range(200000)) + b"}", (400,)),
         ("200,000 keys inside", b'{"messages": [], "metadata": {' +
          b",".join(b'"k%d": 1' % i for i in range(200000)) + b"}}", (400,)),
+        ("2,700,000 empty objects", b"[" + b"{}," * 2700000 + b"1]", (400,)),
+        ("400,000 numbers and 14,000 objects", b"[" + b"1," * 400000 + b"{}," * 14000 + b"1]", (400,)),
         ("2,000,000 empty lists", b'{"messages": [' + b"[]," * 2000000 + b"[]]}", (400,)),
         ("200,000 messages", b'{"max_tokens": 1, "messages": [' +
          b",".join([b'{"role": "user", "content": "x"}'] * 200000) + b"]}", (400,)),
