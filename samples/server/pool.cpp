@@ -2,6 +2,7 @@
 #include "server/pool.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "server/limits.h"
@@ -544,11 +545,29 @@ void Pool::finish(size_t at, Ending ending) {
   job->end(std::move(ending));
 }
 
-// One character for a page, from where it is in most of the streams. `before`: null for a page that is new.
-static char sign_of(const weir_page_state& now, const weir_page_state* before) {
-  if (before != nullptr && now.resident > before->resident && now.cold < before->cold) return '*';
-  if (now.resident >= now.cold && now.resident >= now.lost) return '#';
-  return now.cold >= now.lost ? '.' : 'x';
+// A character for each page, as of one stream: in the pool are as many as a stream holds on average, those that the
+// most streams have there. `before`: the characters of the last state.
+static std::string picture_of(const std::vector<weir_page_state>& pages, const std::string& before) {
+  const auto was_resident = [&](size_t i) { return i < before.size() && (before[i] == '#' || before[i] == '*'); };
+  std::string picture;
+  std::vector<size_t> resident;
+  uint64_t n_resident = 0, n_streams = 1;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const weir_page_state& p = pages[i];
+    picture += p.lost > p.cold + p.resident ? 'x' : '.';
+    n_resident += p.resident;
+    n_streams = std::max<uint64_t>(n_streams, p.resident + p.cold + p.lost);
+    if (p.resident > 0) resident.push_back(i);
+  }
+  const size_t n = std::min<size_t>(resident.size(), (n_resident + n_streams - 1) / n_streams);
+  const auto place = [&](size_t i) { return std::tuple(pages[i].resident, was_resident(i), i); };
+  std::partial_sort(resident.begin(), resident.begin() + static_cast<ptrdiff_t>(n), resident.end(),
+                    [&](size_t a, size_t b) { return place(a) > place(b); });
+  for (size_t k = 0; k < n; ++k) {
+    const size_t i = resident[k];
+    picture[i] = i < before.size() && !was_resident(i) ? '*' : '#';
+  }
+  return picture;
 }
 
 SessionState Pool::describe(size_t at) {
@@ -572,9 +591,8 @@ SessionState Pool::describe(size_t at) {
   uint32_t n_pages = 0;
   const weir_status status = weir_session_pages(session, pages.data(), static_cast<uint32_t>(pages.size()), &n_pages);
   pages.resize(status == WEIR_OK ? n_pages : 0);
-  for (size_t i = 0; i < pages.size(); ++i)
-    s.pages += sign_of(pages[i], i < slot.pages.size() ? &slot.pages[i] : nullptr);
-  slot.pages = std::move(pages);
+  s.pages = picture_of(pages, slot.picture);
+  slot.picture = s.pages;
   s.version = ++version_;
   return s;
 }

@@ -172,7 +172,7 @@ class Pool {
     std::string conversation;
     uint64_t last_used = 0;
     double tokens_per_second = 0;
-    std::vector<weir_page_state> pages;  // as of the last state
+    std::string picture;  // of its pages, as of the last state
     SessionState shown;
     Clock::time_point shown_at;
   };

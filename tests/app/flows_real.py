@@ -1,5 +1,6 @@
 """Against `weir serve` itself, with the model of the repository."""
 
+import json
 import re
 import subprocess
 import tempfile
@@ -27,14 +28,17 @@ class Real(Flows):
         self.process.terminate()
         equal(self.process.wait(20), 0, "the exit status of weir serve")
 
-    REAL_QUESTION = "a=5\nb=a+3\nc=b+4\nc?"
+    REAL_QUESTION = ("Start: x0 = 97, x1 = 57, x2 = 60. Rule: x[n] = x[n-3] - x[n-1]. Work modulo 100. "
+                     "Find x60.")
 
     def real_flow_answer_and_gauge(self):
         b = self.browser
         self.begin_real()
         b.send(self.REAL_QUESTION)
         b.answered(120)
-        check(b.text(".message.answer .text") or b.text(".message.answer .thought-count"), "there is an answer")
+        check("x60 =" in b.text(".message.answer .text"), b.text(".message.answer .text"))
+        # Token for token: the count of the thought is that of the usage.
+        check(int(b.text(".thought-count").split()[0].replace(",", "")) > 500, b.text(".thought-count"))
         b.wait("!document.querySelector('#gauge').classList.contains('empty')", "a session holds the conversation")
         check(re.match(r"[\d.]+ (bytes|KiB|MiB)", b.text(".gauge-now")), b.text(".gauge-now"))
         b.click("#pages-open")
@@ -49,15 +53,44 @@ class Real(Flows):
         b = self.browser
         self.begin_real()
         b.send(self.REAL_QUESTION)
-        b.wait("document.querySelector('.message.answer .text').innerText.length + "
-               "(document.querySelector('.thought-count')?.innerText.length || 0) > 3 || "
-               "document.querySelector('#stop').hidden", "it begins", 60)
-        b.js("const stop = document.querySelector('#stop'); if (!stop.hidden) stop.click()")
+        b.wait("Number(document.querySelector('.thought-count')?.innerText.match(/\\d+/)?.[0]) > 20", "it thinks", 60)
+        b.js("document.querySelector('#stop').click()")
         b.answered()
-        if b.count(".go-on"):
-            b.click(".go-on")
-            b.answered(120)
-            equal(b.count(".note.error"), 0, "it goes on without an error")
+        check("Stopped" in b.text(".note-box"), "stopped within its thought")
+        thought = b.js("document.querySelector('.thought').open = true;"
+                       "return document.querySelector('.thought-text').textContent")
+        b.click(".go-on")
+        b.wait("document.querySelector('.text').innerText.includes('x60 =') || document.querySelector('.note.error')",
+               "it goes on to the answer", 120)
+        b.answered(120)
+        equal(b.count(".note.error"), 0, "errors")
+        whole = b.js("return document.querySelector('.thought-text').textContent")
+        check(whole.startswith(thought) and len(whole) > len(thought), "the same thought goes on")
+        self.end_real()
+
+    def real_flow_finish_thinking(self):
+        b = self.browser
+        self.begin_real()
+        b.send(self.REAL_QUESTION.replace("x60", "x600"))
+        b.wait("!document.querySelector('#finish').hidden", "the button", 60)
+        b.click("#finish")
+        b.wait("document.querySelector('.text').innerText.length > 0 || document.querySelector('#stop').hidden",
+               "the answer begins", 60)
+        b.js("document.querySelector('#stop').hidden || document.querySelector('#stop').click()")
+        b.answered(120)
+        equal(b.count(".note.error"), 0, "errors")
+        self.end_real()
+
+    def real_flow_hang_up_frees_the_session(self):
+        b = self.browser
+        url = self.begin_real()
+        b.send(self.REAL_QUESTION.replace("x60", "x600"))
+        b.wait("document.querySelector('.thought-count')?.innerText", "it thinks", 60)
+        b.driver.get("about:blank")
+        b.wait(lambda: all(s["state"] == "idle" for s in json.load(urllib.request.urlopen(
+            url + "v1/weir/sessions"))["sessions"]), "the sessions are idle", 10)
+        b.open(url)
+        b.wait("document.querySelector('.note.cut')", "the page has kept what came")
         self.end_real()
 
     @expects("status of 4")
@@ -89,7 +122,7 @@ class Real(Flows):
         b.wait("document.querySelectorAll('.entry.saved').length === 1", "saved")
         b.click(".entry.saved .entry-open")
         b.wait("document.querySelector('#toasts').innerText.includes('Restored')", "restored")
-        b.send("b?")
+        b.send("Hello")
         b.answered(120)
         equal(b.count(".note.error"), 0, "and it goes on")
         self.end_real()

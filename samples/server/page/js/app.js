@@ -157,7 +157,7 @@ function showHello() {
 }
 
 const STARTS = [
-  ["A chain of steps", "There are 40 litres in a tank. Each hour 7 flow in and 3 flow out. When are there 100?"],
+  ["A chain of steps", "Start: x0 = 97, x1 = 57, x2 = 60. Rule: x[n] = x[n-3] - x[n-1]. Work modulo 100. Find x90."],
   ["Something to remember", "My bicycle lock is 4417. Tell me how a lock keeper fills a lock, then what my number is."],
   ["A little code", "Write a function that merges two sorted lists, and say why it is linear."],
 ];

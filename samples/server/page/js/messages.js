@@ -246,12 +246,16 @@ class AnswerView {
   showThought() {
     const text = this.thought.open ? this.message.reasoning : "";
     const node = this.thoughtText.firstChild;
+    const box = this.thoughtText;
+    const follows = this.thought.classList.contains("thinking") &&
+      (!node || box.scrollHeight - box.scrollTop - box.clientHeight < 40);
     if (node && text.startsWith(node.data)) {
       if (text.length > node.data.length) node.appendData(text.slice(node.data.length));
     } else if (!node || node.data !== text) {
       replace(this.thoughtText, text);
     }
     if (this.thought.open) this.thoughtTail.textContent = "";
+    if (follows) box.scrollTop = box.scrollHeight;
   }
 
   updateStatus(message, running) {

@@ -251,7 +251,7 @@ export class PagesDrawer {
     const [raw, stored] = [session.store_raw_bytes, session.store_bytes];
     const ratio = stored > 0 ? raw / stored : 0;
     tiles.ratio.set(ratio >= 1.05 ? `${ratio.toFixed(1)} ×` : "–", stored === 0 ? "nothing outside" :
-      ratio >= 1.05 ? `${bytes(raw)} in ${bytes(stored)}` : `${bytes(stored)} outside, as they are`);
+      ratio >= 1.05 ? `${bytes(raw)} in ${bytes(stored)}` : `${bytes(stored)}, not compressed`);
     tiles.tokens.set(count(session.tokens));
     const n = countPages(session.pages || "");
     this.counts.pool.textContent = count(n.pool);
