@@ -2,12 +2,14 @@
 // limits and notices when a client hangs up.
 #include "server/http.h"
 
+#include <arpa/inet.h>
 #include <httplib.h>
 #include <poll.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
 
 #include "server/limits.h"
 
@@ -82,6 +84,11 @@ class Connection final : public httplib::Stream {
     body_bytes_ = n_bytes;
     return true;
   }
+  // The body was read; what was allowed beyond its size is there for others.
+  void keep_body(size_t n_bytes) {
+    if (n_bytes < body_bytes_) g_body_bytes -= std::exchange(body_bytes_, n_bytes) - n_bytes;
+  }
+  void free_body() { g_body_bytes -= std::exchange(body_bytes_, 0); }
   bool was_too_large() const { return was_too_large_; }
 
   // The client has closed its side, or the connection is broken.
@@ -99,7 +106,7 @@ class Connection final : public httplib::Stream {
     ::shutdown(socket_, SHUT_WR);
     const Clock::time_point end = Clock::now() + seconds(1);
     char bytes[4096];
-    for (size_t n = 0; n < kMostBodyBytes && Clock::now() < end;) {
+    for (size_t n = 0; n < 2 * kMostBodyBytes && Clock::now() < end;) {
       pollfd p = {socket_, POLLIN, 0};
       if (::poll(&p, 1, left_of(end)) <= 0) return;
       const ssize_t got = ::recv(socket_, bytes, sizeof(bytes), 0);
@@ -172,7 +179,6 @@ class Connection final : public httplib::Stream {
     }
     return false;
   }
-  void free_body() { g_body_bytes -= std::exchange(body_bytes_, 0); }
 
   int socket_, client_seconds_;
   char bytes_[8192];
@@ -189,21 +195,10 @@ thread_local Connection* t_connection = nullptr;
 class Threads final : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> fn) override {
-    std::unique_lock lock(mutex_);
-    if (g_connections >= kMostConnections) {
-      lock.unlock();
-      t_is_refused = true;
-      fn();
-      t_is_refused = false;
-      return;
-    }
-    ++g_connections;
-    std::thread([this, fn = std::move(fn)] {
-      fn();
-      const std::lock_guard end(mutex_);
-      --g_connections;
-      ended_.notify_all();
-    }).detach();
+    if (start(fn)) return;
+    t_is_refused = true;
+    fn();
+    t_is_refused = false;
   }
   void shutdown() override {
     std::unique_lock lock(mutex_);
@@ -211,6 +206,24 @@ class Threads final : public httplib::TaskQueue {
   }
 
  private:
+  // False: there are too many, or the system gives no thread more.
+  bool start(const std::function<void()>& fn) {
+    const std::lock_guard lock(mutex_);
+    if (g_connections >= kMostConnections) return false;
+    try {
+      std::thread([this, fn] {
+        fn();
+        const std::lock_guard end(mutex_);
+        --g_connections;
+        ended_.notify_all();
+      }).detach();
+    } catch (const std::system_error&) {
+      return false;
+    }
+    ++g_connections;
+    return true;
+  }
+
   std::mutex mutex_;
   std::condition_variable ended_;
 };
@@ -229,12 +242,26 @@ bool is_name(const std::string& text) {
   return !text.empty() && text.find_first_not_of(kLetters) == std::string::npos;
 }
 
+// What a Content-Type says without its parameters.
+std::string media_type(const std::string& text) {
+  const std::string type = text.substr(0, text.find(';'));
+  return type.substr(0, type.find_last_not_of(" \t") + 1);
+}
+
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return text;
 }
 
 }  // namespace
+
+bool is_loopback(const std::string& host) {
+  in_addr four = {};
+  in6_addr six = {};
+  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  if (::inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return host == "localhost";
+}
 
 std::optional<std::string> HttpRequest::param(const std::string& name) const {
   for (const auto& [key, value] : query) {
@@ -301,7 +328,7 @@ class HttpServer::Server final : public httplib::Server {
   }
 
   int bind() {
-    is_loopback_ = options_.host == "localhost" || options_.host == "::1" || options_.host.starts_with("127.");
+    is_loopback_ = is_loopback(options_.host);
     is_any_ = options_.host == "0.0.0.0" || options_.host == "::";
     port_ = options_.port;
     if (options_.port == 0)
@@ -317,7 +344,7 @@ class HttpServer::Server final : public httplib::Server {
   }
   void end() {
     is_stopping_ = true;
-    stop();
+    if (svr_sock_ != INVALID_SOCKET) stop();  // the base class takes a second call amiss
   }
   std::atomic<bool> is_stopping_{false};
 
@@ -342,6 +369,7 @@ class HttpServer::Server final : public httplib::Server {
       const bool is_last = n == kMostRequestsOfConnection || is_stopping_;
       const bool is_good =
           process_request(connection, is_last, is_closed, [&](httplib::Request& req) { prepare(connection, req); });
+      connection.free_body();
       if (!is_good || is_closed || connection.must_close) break;
     }
     t_connection = nullptr;
@@ -356,6 +384,10 @@ class HttpServer::Server final : public httplib::Server {
     req.headers.erase("Accept-Encoding");
     req.headers.erase("Range");
     req.ranges.clear();
+    // By RFC 9112, section 6.3, there is no body then; cpp-httplib would read one until the connection ends.
+    if (!req.has_header("Content-Length") && !req.has_header("Transfer-Encoding")) {
+      if (req.method == "POST") req.set_header("Content-Length", "0");
+    }
     const std::string length = req.get_header_value("Content-Length");
     size_t n_bytes = 0;
     const bool is_chunked = lower(req.get_header_value("Transfer-Encoding")) == "chunked";
@@ -380,6 +412,10 @@ class HttpServer::Server final : public httplib::Server {
     if (!is_known(host)) return error_reply(403, "the Host header does not name this server");
     if (req.has_header("Origin") && lower(req.get_header_value("Origin")) != "http://" + host)
       return error_reply(403, "pages of other origins may not ask this server");
+    // A link to the page is followed; a request that another page makes is not.
+    const bool is_link = lower(req.get_header_value("Sec-Fetch-Mode")) == "navigate" && req.method == "GET";
+    if (lower(req.get_header_value("Sec-Fetch-Site")) == "cross-site" && (!is_link || req.path.starts_with("/v1")))
+      return error_reply(403, "pages of other sites may not ask this server");
     if (!options_.token.empty() && req.path.starts_with("/v1")) {
       const std::string given = req.get_header_value("Authorization"), scheme = "bearer ";
       if (lower(given.substr(0, scheme.size())) != scheme || !are_equal(given.substr(scheme.size()), options_.token)) {
@@ -391,7 +427,6 @@ class HttpServer::Server final : public httplib::Server {
     }
     if (req.has_header("Content-Encoding") && lower(req.get_header_value("Content-Encoding")) != "identity")
       return error_reply(415, "compressed bodies are not taken");
-    if (req.is_multipart_form_data()) return error_reply(415, "bodies are JSON");
     if (req.get_header_value_count("Content-Length") > 1 ||
         (req.has_header("Transfer-Encoding") &&
          (req.has_header("Content-Length") || lower(req.get_header_value("Transfer-Encoding")) != "chunked")))
@@ -401,6 +436,14 @@ class HttpServer::Server final : public httplib::Server {
       return error_reply(400, "Content-Length is not a number");
     if (length.size() > 18 || (!length.empty() && std::stoull(length) > kMostBodyBytes))
       return error_reply(413, "the body is larger than 8 MiB");
+    // What a form of another page can send is none of it.
+    const bool has_body = req.has_header("Transfer-Encoding") || length.find_first_not_of('0') != std::string::npos;
+    const std::string type = media_type(req.get_header_value("Content-Type"));
+    if (req.method == "POST" && has_body && lower(type) != "application/json") {
+      return error_reply(415, (type.empty() ? std::string("the body has no Content-Type")
+                                            : "the body's Content-Type is " + type.substr(0, 100)) +
+                                  "; it has to be JSON with the header Content-Type: application/json");
+    }
     if (req.has_header(kBusyHeader)) return error_reply(503, "too many large requests at a time");
     return {};
   }
@@ -439,6 +482,7 @@ class HttpServer::Server final : public httplib::Server {
     for (const auto& [key, value] : req.params) request.query.emplace_back(key, value);
     request.body = req.body;
     Connection& connection = *t_connection;
+    connection.keep_body(request.body.size());
     request.wait = [&connection](Signal& signal, int ms) { return connection.wait(signal, ms); };
     try {
       set(res, handler_(request));
@@ -457,7 +501,12 @@ class HttpServer::Server final : public httplib::Server {
     Connection& connection = *t_connection;
     res.set_chunked_content_provider(reply.type, [more = reply.more, &connection](size_t, httplib::DataSink& sink) {
       std::string text;
-      const bool goes_on = more(text);
+      bool goes_on = false;
+      try {
+        goes_on = more(text);
+      } catch (const std::exception& e) {
+        text += "data: " + error_json(500, e.what()) + "\n\n";
+      }
       if (!text.empty() && !sink.write(text.data(), text.size())) return false;
       if (!goes_on) sink.done();
       return !connection.is_gone();
@@ -474,7 +523,7 @@ HttpServer::HttpServer(const HttpOptions& options, std::function<HttpReply(const
     : server_(std::make_unique<Server>(options, std::move(handler))) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::bind() { return server_->bind(); }
-void HttpServer::run() { server_->listen_after_bind(); }
+bool HttpServer::run() { return server_->listen_after_bind(); }
 void HttpServer::stop() { server_->end(); }
 
 }  // namespace weir_server

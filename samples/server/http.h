@@ -39,6 +39,9 @@ std::string error_json(int status, const std::string& message, const std::string
 HttpReply error_reply(int status, const std::string& message, const std::string& param = "",
                       const std::string& code = "");
 
+// Whether only programs of this machine reach an address: "localhost", 127.0.0.0/8 or ::1.
+bool is_loopback(const std::string& host);
+
 struct HttpOptions {
   std::string host = "127.0.0.1";
   int port = 0;             // 0: any
@@ -53,9 +56,11 @@ class HttpServer {
   ~HttpServer();
   // Returns the port. Throws std::runtime_error.
   int bind();
-  // Returns when stop() was called and all connections have ended.
-  void run();
-  // Any thread: no further requests; replies that are written as they come end.
+  // Returns when stop() was called and all connections have ended. False: it ended by itself, as no connection could be
+  // accepted any more.
+  bool run();
+  // Any thread: no further requests; replies that are written as they come end. Before run() has begun to listen it
+  // does nothing, so that whoever ends the server calls it until run() has returned.
   void stop();
 
  private:

@@ -22,6 +22,7 @@ class SavedFolder {
   // The conversation's name goes to the lease. False: there is no such file.
   bool restore(Pool::Lease& lease, const std::string& name) const;
   bool remove(const std::string& name) const;
+  bool has(const std::string& name) const { return path_of(name).has_value(); }
 
  private:
   // The path of a name that save() made; none: it made no such name.

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <filesystem>
@@ -37,8 +39,6 @@ struct ServeFlags {
 };
 
 #ifdef WEIR_HAVE_HTTPLIB
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 // Shows the page in the user's browser, in which nothing but the address and the token come.
 void open_page(const std::string& address) {
@@ -67,7 +67,7 @@ SessionFlags session_flags(const weir_model* model, SessionFlags flags) {
 }
 
 int run_serve(const ServeFlags& flags) {
-  if (!is_loopback(flags.host) && flags.token.empty()) {
+  if (!weir_server::is_loopback(flags.host) && flags.token.empty()) {
     throw UsageError("--host " + flags.host +
                      ": others could use it; give a --token that they have to know, or leave --host out");
   }
@@ -117,17 +117,21 @@ int run_serve(const ServeFlags& flags) {
   const std::string address = "http://" + shown + ":" + std::to_string(port) + "/";
   put_line("listening on " + address);
   flush_output();
+  std::atomic<bool> has_ended{false};
   std::thread waiter([&] {
     int number = 0;
     sigwait(&signals, &number);
     routes.stop();
     context.pool->stop();  // so that streams end with what has happened
-    server.stop();
+    // A signal may come before it listens, when this does nothing yet.
+    for (; !has_ended; std::this_thread::sleep_for(std::chrono::milliseconds(20))) server.stop();
   });
   if (flags.opens) open_page(address + (flags.token.empty() ? "" : "#token=" + flags.token));
-  server.run();
+  const bool is_good = server.run();
+  has_ended = true;
   ::kill(::getpid(), SIGTERM);  // where the server ended by itself, so does the thread
   waiter.join();
+  if (!is_good) throw std::runtime_error("the server ended: no connection can be accepted any more");
   return 0;
 }
 
@@ -141,6 +145,15 @@ int run_serve(const ServeFlags&) {
 }
 
 #endif
+
+// A header can bring no other letters (RFC 6750, section 2.1).
+std::string wrong_with_token(const std::string& token) {
+  if (token.empty()) return "the token is empty";
+  const char kRest[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~+/=-";
+  return token.find_first_not_of(kRest) == std::string::npos
+             ? ""
+             : "a token has letters, digits and ._~+/=- alone; openssl rand -hex 16 makes a good one";
+}
 
 }  // namespace
 
@@ -160,8 +173,11 @@ void add_serve(CLI::App& program, Action& action) {
                   "--token")
       ->type_name("ADDRESS")
       ->group("Server");
-  app->add_option("--token", flags->token, "What requests under /v1 have to bring: Authorization: Bearer TOKEN")
-      ->check(some_path())
+  app->add_option("--token", flags->token,
+                  "What requests under /v1 have to bring: Authorization: Bearer TOKEN. The list of processes shows it; "
+                  "the environment variable WEIR_TOKEN does the same and is not shown")
+      ->envname("WEIR_TOKEN")
+      ->check(CLI::Validator(wrong_with_token, ""))
       ->type_name("TOKEN")
       ->group("Server");
   number_of("--sessions", flags->sessions, "Conversations that are kept and answered at a time; default 2", 1, 256);

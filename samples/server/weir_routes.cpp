@@ -167,7 +167,8 @@ HttpReply Routes::set_settings(const HttpRequest& request) {
     flags.budget = 0;
   }
   if (const auto n = fields.whole("context_tokens", 0, UINT32_MAX)) flags.context = static_cast<uint32_t>(*n);
-  const auto sessions = static_cast<uint32_t>(fields.whole("sessions", 1, 256).value_or(std::max(1U, context_.pool->n_sessions())));
+  const auto sessions =
+      static_cast<uint32_t>(fields.whole("sessions", 1, 256).value_or(std::max(1U, context_.pool->n_sessions())));
   choose(flags, policy, preset);
   if (const auto recall = fields.one_of("recall", {"default", "on", "off"})) {
     std::erase_if(flags.policy_options, [](const std::string& option) { return option.starts_with("recall="); });
@@ -388,11 +389,12 @@ HttpReply Routes::saved(const HttpRequest& request, const std::string& rest) {
     return json_reply({{"deleted", true}});
   }
   if (request.method == "POST" && rest.ends_with(restore)) {
+    const std::string name = rest.substr(0, rest.size() - restore.size());
+    if (!saved_->has(name)) return error_reply(404, "there is no such saved conversation");
     auto lease = context_.pool->lease("", true);
     if (!lease) return error_reply(409, "all sessions are busy", "", "busy");
     try {
-      if (!saved_->restore(*lease, rest.substr(0, rest.size() - restore.size())))
-        return error_reply(404, "there is no such saved conversation");
+      if (!saved_->restore(*lease, name)) return error_reply(404, "there is no such saved conversation");
     } catch (const Error& e) {
       return error_reply(400, std::string("the saved conversation does not fit the settings: ") + e.what());
     }

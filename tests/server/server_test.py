@@ -14,6 +14,7 @@ PROGRAM = os.environ.get("WEIR_PROGRAM", "build/bin/weir")
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "samples/models/weir-tiny-reasoner-q8_0.gguf")
 MODEL_ID = "weir-tiny-reasoner-q8_0"
+JSON = b"Content-Type: application/json\r\n"  # of a raw request
 
 
 def skip(why):
@@ -88,7 +89,8 @@ class Server:
         """Status, headers and the body, parsed where it is JSON."""
         connection = self.connect()
         data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
-        connection.request(method, path, data, headers or {})
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        connection.request(method, path, data, dict(kind, **(headers or {})))
         response = connection.getresponse()
         raw = response.read()
         connection.close()
@@ -138,7 +140,8 @@ class Stream:
         if body is None:
             self.connection.request("GET", path)
         else:
-            self.connection.request("POST", path, json.dumps(dict(body, stream=True)))
+            self.connection.request("POST", path, json.dumps(dict(body, stream=True)),
+                                    {"Content-Type": "application/json"})
         self.socket = self.connection.sock
         self.response = self.connection.getresponse()
         assert self.response.status == 200, (self.response.status, self.response.read())
@@ -210,11 +213,16 @@ def error_of(server, path, body, status=400):
 def run_all(tests):
     """Runs functions and prints a line for each; returns how many failed."""
     only = sys.argv[1:]
+    unknown = set(only) - {test.__name__ for test in tests}
+    if unknown:
+        sys.exit("there is no test " + ", ".join(sorted(unknown)))
+    n_run = 0
     failed = 0
     begun = time.time()
     for test in tests:
         if only and test.__name__ not in only:
             continue
+        n_run += 1
         start = time.time()
         try:
             test()
@@ -229,5 +237,5 @@ def run_all(tests):
                 lines.append(f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}")
                 trace = trace.tb_next
             print(f"FAIL {test.__name__}: {type(e).__name__}: {e} at {' '.join(lines[1:])}", flush=True)
-    print(f"{len(tests) - failed} of {len(tests)} passed in {time.time() - begun:.1f} s")
+    print(f"{n_run - failed} of {n_run} passed in {time.time() - begun:.1f} s")
     return failed

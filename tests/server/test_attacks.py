@@ -15,7 +15,7 @@ import threading
 import time
 
 from hostile_json import bombs
-from server_test import Server, chat_body, endless, run_all, wait_until
+from server_test import JSON, Server, chat_body, endless, run_all, wait_until
 
 server = None  # of most tests
 CHAT = "/v1/chat/completions"
@@ -91,12 +91,13 @@ def get(path, *headers):
 
 
 def post(body, *headers, path=CHAT.encode(), length=None):
-    return (b"POST " + path + b" HTTP/1.1\r\n" + OWN + b"Connection: close\r\nContent-Length: %d\r\n"
+    kind = b"" if any(h.startswith(b"Content-Type") for h in headers) else JSON
+    return (b"POST " + path + b" HTTP/1.1\r\n" + OWN + kind + b"Connection: close\r\nContent-Length: %d\r\n"
             % (len(body) if length is None else length) + b"".join(headers) + b"\r\n" + body)
 
 
 def chunked(data):
-    return (b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN +
+    return (b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN + JSON +
             b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + data)
 
 
@@ -242,7 +243,7 @@ def test_saved_names():
                          b"..", b".", b"%00", b"a" * 300, b"ABCDEF", b"/kept", b"abcdef%00", b"abcdef/restore/x"):
                 for line in (b"DELETE /v1/weir/saved/" + name, b"POST /v1/weir/saved/" + name + b"/restore",
                              b"GET /v1/weir/saved/" + name):
-                    got = exchange(line + b" HTTP/1.1\r\n" + OWN + b"Connection: close\r\n" +
+                    got = exchange(line + b" HTTP/1.1\r\n" + OWN + JSON + b"Connection: close\r\n" +
                                    b"Content-Length: 2\r\n\r\n{}", victim=s)
                     assert statuses(got)[-1] in (400, 404, 405), (line, got)
                     assert b"root:" not in got, (line, got)
@@ -321,7 +322,8 @@ def test_pipelining():
         got = exchange(one * 200 + get(b"/health"), closes=False)
         assert statuses(got) == [200] * 201, len(statuses(got))
         body = json.dumps(chat_body(max_tokens=1)).encode()
-        a_post = b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        a_post = (b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN + JSON +
+                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
         got = exchange(a_post * 3 + get(b"/health"), closes=False)
         assert statuses(got) == [200] * 4, got
         # The second of these is in the body of the first, whichever way one reads the first.
@@ -445,7 +447,8 @@ def test_deaf_client():
     with Server("--sessions", "2", "--client-timeout", "60") as s:
         body = json.dumps(chat_body("y", max_tokens=12000, stream=True, logprobs=True, top_logprobs=20,
                                     logit_bias={"1630": -100})).encode()
-        request = b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        request = (b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN + JSON +
+                   b"Content-Length: %d\r\n\r\n" % len(body) + body)
         timed_answer(s, 100)
         seconds = {"listens": 1e9, "deaf": 1e9}
         for kind in ("listens", "deaf") * 2:  # whatever else the machine does is part of one of each
@@ -486,7 +489,8 @@ def test_end_at_every_stage():
     prompt = json.dumps(chat_body("so " * 6000, max_tokens=8)).encode()
 
     def request(s, body, n=None):
-        whole = b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        whole = (b"POST /v1/chat/completions HTTP/1.1\r\n" + OWN + JSON +
+                 b"Content-Length: %d\r\n\r\n" % len(body) + body)
         return whole[:n]
 
     def busy(s):
@@ -497,7 +501,7 @@ def test_end_at_every_stage():
         "connected": lambda s: [b""],
         "half a head": lambda s: [b"GET /heal"],
         "half a body": lambda s: [request(s, long_body, -20)],
-        "half a chunk": lambda s: [b"POST /v1/completions HTTP/1.1\r\n" + OWN +
+        "half a chunk": lambda s: [b"POST /v1/completions HTTP/1.1\r\n" + OWN + JSON +
                                    b"Transfer-Encoding: chunked\r\n\r\nff\r\nabc"],
         "between two requests": lambda s: [b"GET /health HTTP/1.1\r\n" + OWN + b"\r\n"],
         "a prompt is read": lambda s: [request(s, prompt)],

@@ -2,6 +2,7 @@
 # weir serve and those who mean it no good, or are only slow: other hosts and origins, no token, requests beyond the
 # limits, clients that hang up, read nothing or send byte by byte, a full queue, the end, and the memory that stays.
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 import time
 
-from server_test import MODEL, PROGRAM, Server, Stream, chat_body, endless, error_of, run_all, wait_until
+from server_test import JSON, MODEL, PROGRAM, Server, Stream, chat_body, endless, error_of, run_all, wait_until
 
 server = None  # of most tests
 
@@ -45,20 +46,73 @@ def test_token():
         assert s.ask("GET", "/")[0] == 200 and s.ask("GET", "/health")[0] == 200
 
 
+def test_sites():
+    # A request that another site's page makes is refused; a link to the page is followed.
+    own = f"127.0.0.1:{server.port}"
+    for headers, path, status in (
+            ({"Sec-Fetch-Site": "cross-site"}, "/health", 403), ({"Sec-Fetch-Site": "cross-site"}, "/", 403),
+            ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, "/", 200),
+            ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, "/v1/models", 403),
+            ({"Sec-Fetch-Site": "same-origin"}, "/v1/models", 200), ({"Sec-Fetch-Site": "none"}, "/", 200)):
+        assert server.ask("GET", path, headers=dict(headers, Host=own))[0] == status, (headers, path)
+    got, _, answer = server.ask("POST", "/v1/chat/completions", chat_body(), {"Sec-Fetch-Site": "cross-site"})
+    assert got == 403 and answer["error"]["type"] == "invalid_request_error"
+
+
+def test_kinds_of_bodies():
+    # What a form of another page sends without asking, and what curl -d sends by itself, is no JSON.
+    body = json.dumps(chat_body(max_tokens=1))
+    for kind in ("application/x-www-form-urlencoded", "text/plain", "application/jsonx", "multipart/form-data"):
+        for data in (body, body + " " * 10000):
+            status, _, answer = server.ask("POST", "/v1/chat/completions", data, {"Content-Type": kind})
+            assert status == 415 and "application/json" in answer["error"]["message"], (kind, status, answer)
+    for kind in ("application/json; charset=utf-8", "Application/JSON"):
+        assert server.ask("POST", "/v1/chat/completions", body, {"Content-Type": kind})[0] == 200, kind
+    own = b"Host: 127.0.0.1:%d\r\n" % server.port
+    got = server.raw(b"POST /v1/completions HTTP/1.1\r\n" + own + b"Content-Length: 2\r\n\r\n{}")
+    assert b" 415 " in got.split(b"\r\n")[0], got
+    # Without a length there is no body, and the next request is one.
+    start = time.time()
+    got = server.raw(b"POST /v1/completions HTTP/1.1\r\n" + own + b"\r\nGET /health HTTP/1.1\r\n" + own +
+                     b"Connection: close\r\n\r\n")
+    assert got.startswith(b"HTTP/1.1 400 ") and got.count(b"HTTP/1.1 200 ") == 1, got
+    assert time.time() - start < 3
+
+
+def test_bodies_together():
+    # A body in chunks counts with its size once it was read: more of them than 32 MiB / 8 MiB can be answered.
+    body = json.dumps(chat_body(max_tokens=1)).encode()
+    request = (b"POST /v1/chat/completions HTTP/1.1\r\n" + JSON + b"Host: 127.0.0.1:%d\r\n"
+               b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (server.port, len(body), body))
+    connections = []
+    try:
+        for _ in range(6):  # each stays open after its reply
+            s = socket.create_connection((server.host, server.port), timeout=20)
+            connections.append(s)
+            s.sendall(request)
+            assert s.recv(12) == b"HTTP/1.1 200", len(connections)
+    finally:
+        for s in connections:
+            s.close()
+
+
 def test_limits():
     big = b'{"messages": "' + b"x" * (9 << 20) + b'"}'
     status, _, answer = server.ask("POST", "/v1/chat/completions", b"{}", {"Content-Length": str(9 << 20)})
     assert status == 413, (status, answer)
-    got = server.raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n"
+    got = server.raw(b"POST /v1/chat/completions HTTP/1.1\r\n" + JSON +
+                     b"Host: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n"
                      % (server.port, len(big)) + big)
     assert b" 413 " in got.split(b"\r\n")[0], got[:200]
     chunks = b"".join(b"%x\r\n" % len(big[i:i + 65536]) + big[i:i + 65536] + b"\r\n" for i in range(0, len(big), 65536))
-    got = server.raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n\r\n"
+    got = server.raw(b"POST /v1/chat/completions HTTP/1.1\r\n" + JSON +
+                     b"Host: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n\r\n"
                      % server.port + chunks + b"0\r\n\r\n")
     assert b" 413 " in got.split(b"\r\n")[0] or b" 400 " in got.split(b"\r\n")[0], got[:200]
     # A body in chunks that is not too large is taken.
     body = json.dumps(chat_body(max_tokens=1)).encode()
-    got = server.raw(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n"
+    got = server.raw(b"POST /v1/chat/completions HTTP/1.1\r\n" + JSON +
+                     b"Host: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n"
                      b"Connection: close\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (server.port, len(body), body))
     assert b" 200 " in got.split(b"\r\n")[0], got[:200]
     own = b"Host: 127.0.0.1:%d\r\n" % server.port
@@ -127,7 +181,7 @@ def test_hang_up():
     for body in (endless(stream=True), endless(), endless("so " * 6000)):
         data = json.dumps(body).encode()
         s = socket.create_connection((server.host, server.port))
-        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n"
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + JSON + b"Host: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n"
                   % (server.port, len(data)) + data)
         assert wait_until(busy)
         time.sleep(0.1)
@@ -255,7 +309,8 @@ def test_slow_clients():
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.connect((s.host, s.port))
         body = json.dumps(endless(max_tokens=16000, stream=True, logprobs=True, top_logprobs=20)).encode()
-        deaf.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n"
+        deaf.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + JSON +
+                     b"Host: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n"
                      % (s.port, len(body)) + body)
         start = time.time()
         assert s.chat(max_tokens=4)["usage"]["completion_tokens"] == 4
@@ -325,6 +380,27 @@ def test_end():
         watcher.close()
 
 
+def test_token_of_environment():
+    os.environ["WEIR_TOKEN"] = "s3cret-._~+/="
+    try:
+        with Server("--sessions", "1") as s:
+            assert s.ask("GET", "/v1/models")[0] == 401
+            assert s.ask("GET", "/v1/models", headers={"Authorization": "Bearer s3cret-._~+/="})[0] == 200
+            assert b"s3cret" not in open(f"/proc/{s.process.pid}/cmdline", "rb").read()
+    finally:
+        del os.environ["WEIR_TOKEN"]
+
+
+def test_end_at_the_beginning():
+    # Signals at any moment from the start of the program until it has listened for a while.
+    for wait in (0.02, 0.05, 0.1, 0.15, 0.2, 0.3):
+        process = subprocess.Popen([PROGRAM, "serve", "-m", MODEL, "--port", "0"], stdout=subprocess.PIPE)
+        time.sleep(wait)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=15)
+        assert process.returncode in (0, -signal.SIGTERM), (wait, process.returncode)
+
+
 def test_command_line():
     def fails(status, *arguments):
         done = subprocess.run([PROGRAM, "serve", *arguments], capture_output=True, text=True, timeout=30)
@@ -332,6 +408,9 @@ def test_command_line():
         assert done.stdout == "" and done.stderr.count("\n") == 1, done
         return done.stderr
     assert "--token" in fails(2, "-m", MODEL, "--host", "0.0.0.0")
+    assert "--token" in fails(2, "-m", MODEL, "--host", "127.evil.example")
+    for token in ("a b", "a\tb", "caf\u00e9", "a,b", ""):
+        assert "token" in fails(2, "-m", MODEL, "--token", token)
     assert "--model" in fails(2)
     fails(2, "-m", MODEL, "--sessions", "0")
     fails(2, "-m", MODEL, "--port", "65536")
@@ -348,7 +427,9 @@ def test_command_line():
 def main():
     global server
     with Server() as server:
-        failed = run_all([test_host_and_origin, test_token, test_limits, test_many_connections, test_hang_up,
+        failed = run_all([test_host_and_origin, test_sites, test_kinds_of_bodies, test_bodies_together,
+                          test_token, test_token_of_environment, test_end_at_the_beginning,
+                          test_limits, test_many_connections, test_hang_up,
                           test_cancel, test_queue, test_waiting_is_cancelled, test_short_prompt_beside_a_long_one,
                           test_prompts_between_steps,
                           test_slow_clients, test_memory, test_end, test_command_line])

@@ -19,7 +19,7 @@ def client(server, number, end, counts, tokens, errors):
         body = chat_body(messages=talk, max_tokens=24, weir={"conversation": f"client {number}"})
         body["stream"] = number % 2 == 0
         try:
-            connection.request("POST", "/v1/chat/completions", json.dumps(body))
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
             raw = response.read().decode()
             assert response.status == 200, (response.status, raw)
