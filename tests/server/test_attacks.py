@@ -307,12 +307,13 @@ def test_json():
     if not takes_long:
         return
     largest = [post(body) for _, body, _ in rows if len(body) > 1 << 20]
-    for data in largest:
-        exchange(data)
-    before = server.rss()
-    for data in largest * 3:
-        exchange(data)
-    assert server.rss() < before + AGAIN_BYTES, (server.rss(), before)
+    rounds = []
+    for _ in range(5):
+        for data in largest:
+            exchange(data)
+        time.sleep(0.5)  # for the thread that frees the last one
+        rounds.append(server.rss())
+    assert min(rounds[3:]) < max(rounds[:3]) + AGAIN_BYTES, rounds
 
 
 def test_pipelining():
