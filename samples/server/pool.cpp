@@ -193,7 +193,7 @@ void Pool::Lease::set_conversation(const std::string& name) {
   const std::lock_guard lock(pool_->mutex_);
   Slot& slot = pool_->slots_[slot_];
   slot.conversation = name;
-  slot.pages.clear();  // they are another conversation's now
+  slot.picture.clear();  // they are another conversation's now
 }
 
 std::optional<Pool::Lease> Pool::lease(const std::string& conversation, bool any) {
@@ -393,7 +393,7 @@ void Pool::read_prompt(size_t at, const std::shared_ptr<Job>& job) {
     // Pages of what is read now are new, whatever was in their place.
     const std::lock_guard lock(mutex_);
     const size_t n_kept = options.flags == WEIR_PROMPT_EXACT ? 0 : report.n_kept / plan_.page_tokens;
-    slot.pages.resize(std::min(slot.pages.size(), n_kept));
+    slot.picture.resize(std::min(slot.picture.size(), n_kept));
   }
   check(weir_session_prompt_tokens(session, task.prompt.data(), task.prompt.size(), &options, &report),
         "cannot read the prompt");
