@@ -36,6 +36,7 @@ Choice::Choice(const Request& request, std::shared_ptr<Job> job)
       must_call_(request.must_call),
       is_parallel_(request.is_parallel),
       wants_logprobs_(request.wants_logprobs),
+      is_plain_(request.is_plain),
       content_(false),
       thought_(true) {}
 
@@ -54,7 +55,9 @@ Choice::Delta Choice::take() {
     has_begun_ = delta.begins = true;
   }
   for (Piece& piece : update.pieces) {
-    if (piece.segment == WEIR_SEGMENT_THOUGHT) {
+    if (is_plain_ && piece.segment != WEIR_SEGMENT_MARK) {
+      delta.content += content_.add(piece.text);
+    } else if (piece.segment == WEIR_SEGMENT_THOUGHT) {
       delta.thought += thought_.add(piece.text);
       if (!had_thought_) content_.trim_front();
       had_thought_ = true;
@@ -65,7 +68,8 @@ Choice::Delta Choice::take() {
     } else if (piece.segment != WEIR_SEGMENT_MARK) {
       delta.content += content_.add(piece.text);
     }
-    const bool is_said = piece.segment == WEIR_SEGMENT_ANSWER && !must_call_;
+    const bool is_said =
+        is_plain_ ? piece.segment != WEIR_SEGMENT_MARK : piece.segment == WEIR_SEGMENT_ANSWER && !must_call_;
     if (wants_logprobs_ && is_said && piece.token >= 0) delta.tokens.push_back(std::move(piece));
   }
   if (update.ending) {
@@ -94,11 +98,13 @@ void Choice::add_calls(Delta& delta) {
   if (ending_.has_malformed_call && !must_call_) delta.content += content_.rest() + call_text_;
   for (const Json& call : calls) {
     if (n_calls_ > 0 && !is_parallel_) break;
-    const std::string id = call.value("id", "call_" + random_hex(12));
+    if (!call.is_object() || !call.contains("name")) continue;
+    const Json id = call.contains("id") && call["id"].is_string() ? call["id"] : Json("call_" + random_hex(12));
+    const Json arguments = call.contains("arguments") ? call["arguments"] : Json::object();
     delta.calls.push_back({{"index", n_calls_++},
                            {"id", id},
                            {"type", "function"},
-                           {"function", {{"name", call["name"]}, {"arguments", json_text(call["arguments"])}}}});
+                           {"function", {{"name", call["name"]}, {"arguments", json_text(arguments)}}}});
   }
 }
 
@@ -246,6 +252,13 @@ std::string token_bytes(const Context& context, weir_token token) {
   return std::string(info.bytes, info.n_bytes);
 }
 
+std::vector<Logprob> top_of(const Piece& piece, uint32_t n_top) {
+  std::vector<Logprob> top(piece.top.begin(), piece.top.begin() + std::min<ptrdiff_t>(n_top, std::ssize(piece.top)));
+  const auto is_drawn = [&](const Logprob& entry) { return entry.token == piece.token; };
+  if (n_top > 0 && std::none_of(top.begin(), top.end(), is_drawn)) top.push_back({piece.token, piece.logprob});
+  return top;
+}
+
 Json logprobs_json(const Context& context, const std::vector<Piece>& tokens, uint32_t n_top) {
   const auto one = [&](weir_token token, float logprob) {
     const std::string bytes = token_bytes(context, token);
@@ -257,8 +270,8 @@ Json logprobs_json(const Context& context, const std::vector<Piece>& tokens, uin
   for (const Piece& piece : tokens) {
     Json entry = one(piece.token, piece.logprob);
     Json top = Json::array();
-    for (size_t i = 0; i < piece.top.size() && i < n_top; ++i)
-      top.push_back(one(piece.top[i].token, piece.top[i].logprob));
+    for (const Logprob& entry_of_top : top_of(piece, n_top))
+      top.push_back(one(entry_of_top.token, entry_of_top.logprob));
     entry["top_logprobs"] = std::move(top);
     all.push_back(std::move(entry));
   }

@@ -59,7 +59,7 @@ class Choice {
   void add_calls(Delta& delta);
 
   std::shared_ptr<Job> job_;
-  bool has_tools_, must_call_, is_parallel_, wants_logprobs_;
+  bool has_tools_, must_call_, is_parallel_, wants_logprobs_, is_plain_;
   Trimmed content_, thought_;
   std::string call_text_;  // of calls as the model writes them
   Beginning beginning_ = {};
@@ -126,6 +126,8 @@ std::string random_hex(size_t n_bytes);
 
 // OpenAI's list for tokens, with bytes and the most probable ones.
 Json logprobs_json(const Context& context, const std::vector<Piece>& tokens, uint32_t n_top);
+// At most n_top, the most probable ones, and the one that was drawn where it is not among them.
+std::vector<Logprob> top_of(const Piece& piece, uint32_t n_top);
 // Text of a token alone, perhaps no UTF-8.
 std::string token_bytes(const Context& context, weir_token token);
 

@@ -112,7 +112,10 @@ void read_weir(const Context& context, Fields& body, Wish& wish, Request& reques
   weir_cli::SamplingFlags& sampling = wish.task.sampling;
   if (const auto x = fields.number("min_p", 0, 0.999999)) sampling.min_p = static_cast<float>(*x);
   if (const auto n = fields.whole("top_k", 0, UINT32_MAX)) sampling.top_k = static_cast<uint32_t>(*n);
-  if (const auto x = fields.number("repeat_penalty", 0, 100)) sampling.repeat_penalty = static_cast<float>(*x);
+  if (const auto x = fields.number("repeat_penalty", 0, 100)) {
+    if (static_cast<float>(*x) == 0) fields.wrong("repeat_penalty", "is not above 0; 1 is none");
+    sampling.repeat_penalty = static_cast<float>(*x);
+  }
   fields.end();
 }
 
@@ -120,7 +123,8 @@ void read_sampling(const Context& context, Fields& fields, Wish& wish) {
   weir_cli::SamplingFlags& sampling = wish.task.sampling;
   sampling = context.sampling;
   if (const auto x = fields.number("temperature", 0, 2)) sampling.temperature = static_cast<float>(*x);
-  if (const auto x = fields.number("top_p", 0, 1)) sampling.top_p = static_cast<float>(*x);
+  // 0 is the most probable token alone; to the library it is no limit.
+  if (const auto x = fields.number("top_p", 0, 1)) sampling.top_p = std::max(static_cast<float>(*x), 1e-6f);
 }
 
 // Of the two older endpoints.
@@ -458,6 +462,7 @@ Request read_completion(const Context& context, const Json& body) {
   read_sampling(context, fields, wish);
   read_penalties(context, fields, wish);
   read_stream(fields, request);
+  request.is_plain = true;
   read_weir(context, fields, wish, request);
   if (wish.flags == WEIR_CHAT_CONTINUE_LAST)
     throw RequestError(400, "weir.continue is for messages; a prompt is always gone on with", "weir.continue");

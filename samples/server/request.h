@@ -20,7 +20,8 @@ struct Request {
   bool wants_logprobs = false;
   uint32_t n_top = 0;  // of top_logprobs
   bool has_tools = false, must_call = false, is_parallel = true;
-  // Of /v1/completions.
+  // Of /v1/completions: thoughts and calls are text as the rest.
+  bool is_plain = false;
   std::vector<std::string> echoes;  // the prompts, where the answer begins with them
   std::vector<uint32_t> prompt_tokens;
   // Of /v1/responses: what it says again in its answer.

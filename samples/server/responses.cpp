@@ -56,9 +56,8 @@ class ResponseWriter {
       out["usage"] = nullptr;
       return out;
     }
-    const std::string item_status = status == "completed" ? "completed" : "incomplete";
-    if (!said_.thought.empty()) out["output"].push_back(thought(item_status, true));
-    out["output"].push_back(message(item_status, true));
+    if (!said_.thought.empty()) out["output"].push_back(thought(thought_status(), true));
+    out["output"].push_back(message(item_status(), true));
     if (status == "incomplete") out["incomplete_details"] = {{"reason", "max_output_tokens"}};
     if (status == "failed") {
       const Json error = Json::parse(answer_->failure().body)["error"];
@@ -82,6 +81,14 @@ class ResponseWriter {
   }
 
  protected:
+  // Of what came last, when the answer has ended.
+  std::string item_status() const {
+    const Choice& choice = *answer_->choices()[0];
+    return choice.has_failed() || std::string(choice.finish_reason()) == "length" ? "incomplete" : "completed";
+  }
+  // What is followed by a message was thought to its end.
+  std::string thought_status() const { return said_.content.empty() ? item_status() : "completed"; }
+
   std::shared_ptr<Answer> answer_;
   Said said_;
   std::string message_id_, thought_id_;
@@ -119,7 +126,7 @@ class ResponseStream final : public ResponseWriter {
     if (!delta.thought.empty()) add_thought(delta.thought, text);
     if (!delta.content.empty()) add_content(delta.content, text);
     if (!delta.ends) return true;
-    end_thought(text);
+    end_thought(thought_status(), text);
     if (choice.has_failed()) {
       add("response.failed", {{"response", ended()}}, text);
       return false;
@@ -152,16 +159,16 @@ class ResponseStream final : public ResponseWriter {
     said_.thought += delta;
     add("response.reasoning_text.delta", with(place(thought_id_, 0), "delta", delta), text);
   }
-  void end_thought(std::string& text) {
+  void end_thought(const std::string& status, std::string& text) {
     if (!has_thought_ || is_thought_over_) return;
     is_thought_over_ = true;
     add("response.reasoning_text.done", with(place(thought_id_, 0), "text", said_.thought), text);
-    add("response.output_item.done", {{"output_index", 0}, {"item", thought("completed", true)}}, text);
+    add("response.output_item.done", {{"output_index", 0}, {"item", thought(status, true)}}, text);
   }
   size_t message_index() const { return has_thought_ ? 1 : 0; }
   void add_content(const std::string& delta, std::string& text) {
     if (!has_message_) {
-      end_thought(text);
+      end_thought("completed", text);
       has_message_ = true;
       add("response.output_item.added", {{"output_index", message_index()}, {"item", message("in_progress", false)}},
           text);
@@ -177,7 +184,7 @@ class ResponseStream final : public ResponseWriter {
     add("response.output_text.done", with(std::move(data), "logprobs", Json::array()), text);
     add("response.content_part.done", with(place(message_id_, message_index()), "part", part_json(said_.content)),
         text);
-    add("response.output_item.done", {{"output_index", message_index()}, {"item", message("completed", true)}}, text);
+    add("response.output_item.done", {{"output_index", message_index()}, {"item", message(item_status(), true)}}, text);
   }
 
   uint64_t n_events_ = 0;

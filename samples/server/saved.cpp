@@ -32,6 +32,17 @@ Json read_notes(const fs::path& path) {
   return notes.is_object() ? notes : Json::object();
 }
 
+// Of a file that somebody may have changed.
+std::string text_of(const Json& notes, const char* key) {
+  const auto note = notes.find(key);
+  return note != notes.end() && note->is_string() ? note->get<std::string>() : "";
+}
+
+int64_t number_of(const Json& notes, const char* key) {
+  const auto note = notes.find(key);
+  return note != notes.end() && note->is_number_integer() ? note->get<int64_t>() : 0;
+}
+
 }  // namespace
 
 SavedFolder::SavedFolder(std::string path) : folder_(std::move(path)) {
@@ -56,9 +67,9 @@ Json SavedFolder::list() const {
     const Json notes = read_notes(path);
     all.push_back({{"name", path.stem().string()},
                    {"bytes", bytes},
-                   {"tokens", notes.value("tokens", uint64_t{0})},
-                   {"created", notes.value("created", int64_t{0})},
-                   {"title", notes.value("title", "")}});
+                   {"tokens", number_of(notes, "tokens")},
+                   {"created", number_of(notes, "created")},
+                   {"title", text_of(notes, "title")}});
   }
   std::sort(all.begin(), all.end(), [](const Json& a, const Json& b) { return a["created"] > b["created"]; });
   return {{"saved", all}};
@@ -96,7 +107,7 @@ bool SavedFolder::restore(Pool::Lease& lease, const std::string& name) const {
   const auto path = path_of(name);
   if (!path) return false;
   weir_cli::resume_session(lease.session(), *path + ".weir");
-  lease.set_conversation(read_notes(*path + ".json").value("conversation", ""));
+  lease.set_conversation(text_of(read_notes(*path + ".json"), "conversation"));
   return true;
 }
 

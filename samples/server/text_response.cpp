@@ -24,8 +24,8 @@ Json text_logprobs(const Answer& answer, const std::vector<Piece>& tokens, size_
     offset += text.size();
     if (request.n_top == 0) continue;
     Json top = Json::object();
-    for (size_t i = 0; i < std::min<size_t>(piece.top.size(), request.n_top); ++i)
-      top[token_bytes(answer.context(), piece.top[i].token)] = piece.top[i].logprob;
+    for (const Logprob& entry : top_of(piece, request.n_top))
+      top[token_bytes(answer.context(), entry.token)] = entry.logprob;
     out["top_logprobs"].push_back(std::move(top));
   }
   return out;

@@ -176,6 +176,22 @@ HttpReply Routes::set_settings(const HttpRequest& request) {
   }
   fields.end();
   try {
+    const Total one = total_of(context_, flags, 1), total = total_of(context_, flags, sessions);
+    const uint64_t limit = limit_of(context_, total.plan);
+    if (limit != 0 && total.bytes > limit) {
+      const auto has = [&](const char* key) { return body.contains(key) && !body[key].is_null(); };
+      const std::string param = has("sessions") && one.bytes <= limit ? "sessions"
+                                : has("context_tokens")               ? "context_tokens"
+                                : has("budget_tokens")                ? "budget_tokens"
+                                : !policy.empty()                     ? "policy"
+                                : !preset.empty()                     ? "preset"
+                                                                      : "sessions";
+      return error_reply(400,
+                         param + ": " + std::to_string(sessions) + " such sessions take " +
+                             weir_cli::human_bytes(total.bytes) + " with the weights; there are " +
+                             weir_cli::human_bytes(limit),
+                         param);
+    }
     if (!context_.pool->remake(flags, sessions))
       return error_reply(409, "an answer runs; settings change when none does", "", "busy");
   } catch (const Error& e) {
@@ -360,7 +376,8 @@ HttpReply Routes::stop_answer(const HttpRequest& request, bool thinking_only) {
   const auto id = fields.text("id");
   if (!id) fields.wrong("id", "is missing");
   fields.end();
-  if (thinking_only) return json_reply({{"done", running_.finish_thinking(*id)}});
+  const bool has_thoughts = context_.chat.thought_end[0] != '\0';
+  if (thinking_only) return json_reply({{"done", has_thoughts && running_.finish_thinking(*id)}});
   return json_reply({{"cancelled", running_.cancel(*id)}});
 }
 
@@ -396,7 +413,15 @@ HttpReply Routes::saved(const HttpRequest& request, const std::string& rest) {
     try {
       if (!saved_->restore(*lease, name)) return error_reply(404, "there is no such saved conversation");
     } catch (const Error& e) {
-      return error_reply(400, std::string("the saved conversation does not fit the settings: ") + e.what());
+      // What the session holds now is no conversation. The message has the library's words without the path.
+      lease->set_conversation("");
+      const bool is_damaged = e.status() == WEIR_ERR_FORMAT || e.status() == WEIR_ERR_IO;
+      return error_reply(400, std::string(is_damaged ? "the saved conversation is damaged: "
+                                                     : "the saved conversation does not fit the settings: ") +
+                                  weir_last_error());
+    } catch (const std::exception&) {
+      lease->set_conversation("");
+      return error_reply(500, "the saved conversation cannot be read");
     }
     return json_reply({{"session", lease->id()}});
   }

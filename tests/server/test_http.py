@@ -126,6 +126,8 @@ def test_fields_of_chat():
     draws = {server.chat("zzz", temperature=2, seed=i, weir=wild)["choices"][0]["message"]["content"] for i in range(6)}
     assert len(draws) > 1, draws
     assert content(temperature=2, top_p=0.0001, seed=1) == base
+    for seed in range(3):
+        assert content(temperature=2, top_p=0, seed=seed, weir=wild) == content(weir=wild)
     assert content(temperature=2, weir={"top_k": 1}) == base
     assert content(temperature=2, weir={"min_p": 0.9999}, seed=1) == base
     several = server.chat("zzz", n=3, temperature=2, seed=1, weir=wild, logit_bias={"1630": -100})
@@ -140,6 +142,14 @@ def test_fields_of_chat():
         assert e["top_logprobs"][0]["token"] == e["token"]  # greedy
         assert bytes(e["bytes"]).decode(errors="replace") == e["token"]
     assert "".join(e["token"] for e in entries) == lp["choices"][0]["message"]["content"]
+    # A token that was drawn is among the most probable ones, or behind them.
+    drawn = server.chat("zzz", logprobs=True, top_logprobs=1, temperature=2, seed=1, weir=wild, max_tokens=30,
+                        logit_bias={"1630": -100})["choices"][0]["logprobs"]["content"]
+    assert all(any(t["token"] == e["token"] for t in e["top_logprobs"]) for e in drawn), drawn
+    assert any(len(e["top_logprobs"]) == 2 for e in drawn)
+    raw = server.post("/v1/completions", {"prompt": "zzz", "logprobs": 1, "temperature": 2, "seed": 1, "weir": wild,
+                                          "max_tokens": 30})["choices"][0]["logprobs"]
+    assert all(token in top for token, top in zip(raw["tokens"], raw["top_logprobs"])), raw
     plain = server.chat(logprobs=True, max_tokens=2)["choices"][0]["logprobs"]["content"]
     assert len(plain) == 2 and plain[0]["top_logprobs"] == []
     assert server.chat(max_tokens=2)["choices"][0]["logprobs"] is None
@@ -217,7 +227,8 @@ def test_errors_of_chat():
         ({"weir": 1}, "weir"), ({"weir": {"x": 1}}, "weir.x"),
         ({"weir": {"conversation": "x" * 65}}, "weir.conversation"),
         ({"weir": {"min_p": 1}}, "weir.min_p"), ({"weir": {"top_k": -1}}, "weir.top_k"),
-        ({"weir": {"repeat_penalty": -1}}, "weir.repeat_penalty"), ({"weir": {"continue": True}}, "weir.continue"),
+        ({"weir": {"repeat_penalty": -1}}, "weir.repeat_penalty"),
+        ({"weir": {"repeat_penalty": 0}}, "weir.repeat_penalty"), ({"weir": {"continue": True}}, "weir.continue"),
         ({"weir": {"thinking_budget": "x"}}, "weir.thinking_budget"),
         ({"messages": []}, "messages"), ({"messages": "x"}, "messages"), ({"messages": None}, "messages"),
         ({"messages": ["x"]}, "messages[0]"), ({"messages": [{"content": "x"}]}, "messages[0].role"),
@@ -391,6 +402,21 @@ def test_tools_and_thoughts():
         r = s.post("/v1/responses", {"input": "Hello", "temperature": 0, "max_output_tokens": 40,
                                      "weir": {"thinking_budget": 5}})
         assert [item["type"] for item in r["output"]] == ["reasoning", "message"]
+        assert [item["status"] for item in r["output"]] == ["completed", "incomplete"], r
+        # The items of a stream have the status of the response.
+        for n_tokens, statuses in ((3, ["incomplete", "incomplete"]), (40, ["completed", "incomplete"])):
+            stream = s.stream("/v1/responses", {"input": "Hello", "temperature": 0, "max_output_tokens": n_tokens,
+                                                "weir": {"thinking_budget": 5}})
+            events = list(stream.events())
+            done = [d["item"]["status"] for n, d in events if n == "response.output_item.done"]
+            last = events[-1][1]["response"]
+            assert last["status"] == "incomplete" and done == statuses, (n_tokens, done)
+            assert [item["status"] for item in last["output"]] == statuses
+        # To completions a thought is text as the rest.
+        prompt = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<mm:think>"
+        c = s.post("/v1/completions", {"prompt": prompt, "max_tokens": 12, "temperature": 0, "logprobs": 1})
+        assert c["usage"]["completion_tokens"] == 12 and len(c["choices"][0]["logprobs"]["tokens"]) == 12, c
+        assert c["choices"][0]["text"] == "".join(c["choices"][0]["logprobs"]["tokens"]), c
         # A thought that is ended by hand.
         stream = s.stream("/v1/chat/completions", endless())
         done = False
@@ -463,6 +489,11 @@ def test_plans_and_settings():
                             ({"recall": "maybe"}, "recall"), ({"policy": 3}, "policy")):
             status, _, answer = s.ask("POST", "/v1/weir/settings", body)
             assert status == 400 and answer["error"]["param"] == param, (body, answer)
+        # What is more than the machine has is refused before a session is given up.
+        for body, param in (({"policy": "dense", "sessions": 256, "context_tokens": 1 << 20}, "sessions"),
+                            ({"policy": "dense", "context_tokens": 1 << 30}, "context_tokens")):
+            status, _, answer = s.ask("POST", "/v1/weir/settings", body)
+            assert status == 400 and answer["error"]["param"] == param, (body, answer)
         assert s.get("/v1/weir/settings") == new
         assert s.post("/v1/weir/settings", {"preset": "reason-fixed"})["preset"] == "reason-fixed"
         assert s.post("/v1/weir/settings", {"policy": "dense"})["policy"] == "dense"
@@ -482,6 +513,23 @@ def test_saved():
     for i in range(3):
         server.chat(f"Other talk {i}", weir={"conversation": f"other {i}"})
         server.chat(f"Yet another {i}", weir={"conversation": f"more {i}"})
+    # Files that somebody has changed: of the one nothing but its name is left, the other is damaged.
+    odd, bad = "0" * 32, "1" * 32
+    for other in (odd, bad):
+        shutil.copy(os.path.join(folder, name + ".weir"), os.path.join(folder, other + ".weir"))
+        with open(os.path.join(folder, other + ".json"), "w") as f:
+            f.write('{"title": 3, "tokens": "x", "created": [], "conversation": {}}')
+    with open(os.path.join(folder, bad + ".weir"), "r+b") as f:
+        f.seek(os.path.getsize(f.name) // 2)
+        f.write(b"damage" * 100)
+    assert {x["name"] for x in server.get("/v1/weir/saved")["saved"]} == {name, odd, bad}
+    session = server.post(f"/v1/weir/saved/{odd}/restore", {})["session"]
+    assert server.get("/v1/weir/sessions")["sessions"][session]["conversation"] is None
+    message = error_of(server, f"/v1/weir/saved/{bad}/restore", {})["message"]
+    assert "damaged" in message and folder not in message, message
+    assert "keep" not in [x["conversation"] for x in server.get("/v1/weir/sessions")["sessions"]]
+    for other in (odd, bad):
+        assert server.ask("DELETE", f"/v1/weir/saved/{other}")[0] == 200
     session = server.post(f"/v1/weir/saved/{name}/restore", {})["session"]
     state = server.get("/v1/weir/sessions")["sessions"][session]
     assert state["conversation"] == "keep" and state["tokens"] == listed[0]["tokens"]
