@@ -2,10 +2,10 @@
 #include "server/pool.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "server/limits.h"
+#include "server/picture.h"
 
 namespace weir_server {
 namespace {
@@ -545,31 +545,6 @@ void Pool::finish(size_t at, Ending ending) {
   job->end(std::move(ending));
 }
 
-// A character for each page, as of one stream: in the pool are as many as a stream holds on average, those that the
-// most streams have there. `before`: the characters of the last state.
-static std::string picture_of(const std::vector<weir_page_state>& pages, const std::string& before) {
-  const auto was_resident = [&](size_t i) { return i < before.size() && (before[i] == '#' || before[i] == '*'); };
-  std::string picture;
-  std::vector<size_t> resident;
-  uint64_t n_resident = 0, n_streams = 1;
-  for (size_t i = 0; i < pages.size(); ++i) {
-    const weir_page_state& p = pages[i];
-    picture += p.lost > p.cold + p.resident ? 'x' : '.';
-    n_resident += p.resident;
-    n_streams = std::max<uint64_t>(n_streams, p.resident + p.cold + p.lost);
-    if (p.resident > 0) resident.push_back(i);
-  }
-  const size_t n = std::min<size_t>(resident.size(), (n_resident + n_streams - 1) / n_streams);
-  const auto place = [&](size_t i) { return std::tuple(pages[i].resident, was_resident(i), i); };
-  std::partial_sort(resident.begin(), resident.begin() + static_cast<ptrdiff_t>(n), resident.end(),
-                    [&](size_t a, size_t b) { return place(a) > place(b); });
-  for (size_t k = 0; k < n; ++k) {
-    const size_t i = resident[k];
-    picture[i] = i < before.size() && !was_resident(i) ? '*' : '#';
-  }
-  return picture;
-}
-
 SessionState Pool::describe(size_t at) {
   Slot& slot = slots_[at];
   weir_session* const session = slot.session.get();
@@ -587,12 +562,7 @@ SessionState Pool::describe(size_t at) {
   s.store_bytes = stats.spill_stored_bytes;
   s.store_raw_bytes = weir_cli::stored_pages(plan_, stats) * plan_.page_bytes;
   s.tokens_per_second = slot.tokens_per_second;
-  std::vector<weir_page_state> pages(stats.n_tokens / plan_.page_tokens + 2);
-  uint32_t n_pages = 0;
-  const weir_status status = weir_session_pages(session, pages.data(), static_cast<uint32_t>(pages.size()), &n_pages);
-  pages.resize(status == WEIR_OK ? n_pages : 0);
-  s.pages = picture_of(pages, slot.picture);
-  slot.picture = s.pages;
+  s.pages = slot.picture = picture_of(session, stats.n_tokens / plan_.page_tokens + 2, slot.picture);
   s.version = ++version_;
   return s;
 }
