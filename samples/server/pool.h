@@ -157,8 +157,8 @@ class Pool {
     Pool* pool_;
     size_t slot_;
   };
-  // The one that holds this conversation and was used last, or if `any` the one that was not used for the longest time. None: there is
-  // none, or it is not idle.
+  // The one that holds this conversation and was used last, or if `any` the one that was not used for the longest time.
+  // None: there is none, or it is not idle.
   std::optional<Lease> lease(const std::string& conversation, bool any);
   bool holds(const std::string& conversation) const;
 
