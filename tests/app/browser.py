@@ -160,13 +160,10 @@ class Browser:
 
     def menu(self, title, item):
         """An entry's menu in the list of conversations."""
-        for entry in self.all(".entry"):
-            if title in entry.text:
-                self.hover(entry)
-                entry.find_element(By.CSS_SELECTOR, ".icon-button").click()
-                break
-        else:
-            raise Failed(f"no entry is called {title}")
+        # In one go: the list may be drawn anew at any time.
+        self.wait(lambda: self.js("""const entry = [...document.querySelectorAll('.entry')].find((e) =>
+            e.innerText.includes(arguments[0])); entry?.querySelector('.icon-button').click(); return Boolean(entry)""",
+                                  title), f"an entry is called {title}")
         for button in self.all(".menu button"):
             if button.text.strip() == item:
                 button.click()
