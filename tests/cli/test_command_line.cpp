@@ -26,7 +26,7 @@ struct Option {
 
 // Options whose value is not text, by the help of every command, so that a new one is found, too.
 std::vector<Option> options_with_numbers() {
-  const std::set<std::string> texts = {"DIGITS", "FILE",   "TEXT", "NAME",      "NAMES", "DIR",
+  const std::set<std::string> texts = {"DIGITS", "FILE", "TEXT",      "NAME",  "NAMES",  "DIR",
                                        "FOLDER", "TYPE", "KEY=VALUE", "TOKEN", "ADDRESS"};
   // Of these "LIST" has names, not numbers.
   const std::set<std::string> lists_of_names = {"--policies"};
