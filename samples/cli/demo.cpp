@@ -429,6 +429,7 @@ void add_demo(CLI::App& program, Action& action) {
       ->check(some_path())
       ->type_name("FILE");
   CLI::App* reason = add_demo_reason(*app, action);
+  app->footer("Exit status: 0 the story held, 1 it did not, or something failed, 2 wrong usage.");
   app->callback([flags, reason, &action] {
     if (reason->parsed()) return;
     action = [flags] {

@@ -230,6 +230,7 @@ Json Answer::weir_end(const Choice& choice) const {
           {"kv_budget_bytes", e.kv_budget_bytes},
           {"dense_bytes", e.dense_bytes},
           {"recalled_pages", e.recalled_pages},
+          {"dropped_pages", e.dropped_pages},
           {"stop_string", e.stop == WEIR_STOP_STRING ? Json(e.stop_string) : Json()}};
 }
 

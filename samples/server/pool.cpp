@@ -517,6 +517,7 @@ void Pool::fill_ending(size_t at, Ending& ending) {
   ending.kv_budget_bytes = memory.kv_budget_bytes;
   ending.dense_bytes = dense_bytes(stats.n_tokens);
   ending.recalled_pages = stats.pages_recalled - job.recalled_before_;
+  ending.dropped_pages = stats.pages_dropped;
   weir_chat_message message = WEIR_CHAT_MESSAGE_INIT;
   uint32_t is_malformed = 0;
   if (ending.stop == WEIR_STOP_ERROR || ending.stop == WEIR_STOP_CANCELLED || job.n_tokens_ == 0) return;
@@ -559,6 +560,7 @@ SessionState Pool::describe(size_t at) {
   s.kv_budget_bytes = memory.kv_budget_bytes;
   s.dense_bytes = dense_bytes(stats.n_tokens);
   s.recalled_pages = stats.pages_recalled;
+  s.dropped_pages = stats.pages_dropped;
   s.store_bytes = stats.spill_stored_bytes;
   s.store_raw_bytes = weir_cli::stored_pages(plan_, stats) * plan_.page_bytes;
   s.tokens_per_second = slot.tokens_per_second;

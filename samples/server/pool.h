@@ -57,8 +57,9 @@ struct Ending {
   std::string stop_string;
   uint32_t n_tokens = 0, n_thought = 0;  // tokens of the answer, and of these in thoughts
   double tokens_per_second = 0;
-  uint64_t kv_bytes = 0, kv_budget_bytes = 0, dense_bytes = 0, recalled_pages = 0;
-  std::string tool_calls;  // as weir_session_answer has them, JSON or ""
+  uint64_t kv_bytes = 0, kv_budget_bytes = 0, dense_bytes = 0;
+  uint64_t recalled_pages = 0, dropped_pages = 0;  // of all streams; the second of the whole session
+  std::string tool_calls;                          // as weir_session_answer has them, JSON or ""
   bool has_malformed_call = false;
 };
 
@@ -108,7 +109,8 @@ struct SessionState {
   const char* state = "idle";  // "prompt", "decode"
   std::string conversation;
   uint32_t n_tokens = 0;
-  uint64_t kv_bytes = 0, kv_budget_bytes = 0, dense_bytes = 0, recalled_pages = 0, store_bytes = 0, store_raw_bytes = 0;
+  uint64_t kv_bytes = 0, kv_budget_bytes = 0, dense_bytes = 0, store_bytes = 0, store_raw_bytes = 0;
+  uint64_t recalled_pages = 0, dropped_pages = 0;
   double tokens_per_second = 0;
   std::string pages;
   uint64_t version = 0;  // grows with each change

@@ -197,6 +197,11 @@ void add_serve(CLI::App& program, Action& action) {
   add_thinking_flags(*app, flags->thinking_budget, flags->thinking_close);
   add_session_flags(*app, flags->session);
   add_sampling_flags(*app, flags->sampling);
+  app->footer(
+      "Without --policy, --preset, --budget and --budget-bytes sessions have the preset chat; without --batch they "
+      "read\n"
+      "prompts in pieces of 128 tokens on the processor.\n"
+      "Exit status: 0 ended by a signal, 1 failed, 2 wrong usage.");
   app->callback([flags, &action] { action = [flags] { return run_serve(*flags); }; });
 }
 

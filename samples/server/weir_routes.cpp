@@ -26,13 +26,15 @@ constexpr Sentence kPolicies[] = {
     {"raas", "Keeps the steps of a thought that later ones still use: for long reasoning in a fixed memory."},
     {"hybrid", "Keeps prompts like quest and thoughts like raas."},
     {"random", "Drops pages at random: to compare others with."},
-    {"arkvale", "Keeps a part at hand and the rest compressed, and brings pages back when a step wants them."},
+    {"arkvale",
+     "Keeps a part at hand and, as far as there is room, the rest outside; pages come back when a step wants them."},
     {"psa", "Reads as many pages as each step needs for most of its attention."},
     {"lfps", "Reads the pages that were attended lately, on the processor beside a device."},
 };
 constexpr Sentence kPresets[] = {
     {"exact", "Everything is kept: the answers are those of the model itself."},
-    {"chat", "Half of the memory; pages come back when they are wanted, so that nothing is forgotten for good."},
+    {"chat",
+     "A small pool; pages outside come back when they are wanted, and go for good when the room there is full."},
     {"reason-fixed", "Long thoughts in a fixed memory: what no later step uses is dropped."},
     {"reason-long", "The prompt stays whole, and long thoughts take a fixed memory beside it."},
     {"reason-recall", "As chat, with twice as much at hand: for long thoughts."},
@@ -292,6 +294,7 @@ Json session_json(const SessionState& s) {
           {"dense_bytes", s.dense_bytes},
           {"tokens_per_second", s.tokens_per_second},
           {"recalled_pages", s.recalled_pages},
+          {"dropped_pages", s.dropped_pages},
           {"store_bytes", s.store_bytes},
           {"store_raw_bytes", s.store_raw_bytes},
           {"pages", s.pages}};

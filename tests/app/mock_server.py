@@ -73,7 +73,7 @@ class Mock:
     @staticmethod
     def free_session(number):
         return {"id": number, "state": "idle", "conversation": None, "tokens": 0, "tokens_per_second": 0,
-                "recalled_pages": 0, "pages": "", "store_raw_bytes": 0, "store_bytes": 0, "used": 0}
+                "recalled_pages": 0, "dropped_pages": 0, "pages": "", "store_raw_bytes": 0, "store_bytes": 0, "used": 0}
 
     def described(self, session):
         budget = self.settings["budget_tokens"] or self.settings["context_tokens"]
@@ -473,7 +473,7 @@ class Handler(BaseHTTPRequestHandler):
         event({}, finish, weir={
             "tokens_per_second": (made["thought"] + made["text"]) / seconds, "kv_bytes": described["kv_bytes"],
             "kv_budget_bytes": described["kv_budget_bytes"], "dense_bytes": described["dense_bytes"],
-            "recalled_pages": session["recalled_pages"], "stop_string": None})
+            "recalled_pages": session["recalled_pages"], "dropped_pages": 0, "stop_string": None})
         if (body.get("stream_options") or {}).get("include_usage"):
             self.chunk("data: " + json.dumps({"id": answer, "choices": [], "usage": {
                 "prompt_tokens": count, "completion_tokens": made["thought"] + made["text"],

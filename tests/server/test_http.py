@@ -100,7 +100,7 @@ def test_stream():
     last = [c for c in chunks if c["choices"] and c["choices"][0]["finish_reason"]]
     assert len(last) == 1 and last[0]["choices"][0]["finish_reason"] == "stop"
     assert set(last[0]["weir"]) == {"tokens_per_second", "kv_bytes", "kv_budget_bytes", "dense_bytes",
-                                    "recalled_pages", "stop_string"}
+                                    "recalled_pages", "dropped_pages", "stop_string"}
     assert last[0]["weir"]["kv_bytes"] > 0
     assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 17
     assert all(c["usage"] is None for c in chunks[:-1])

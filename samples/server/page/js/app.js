@@ -145,6 +145,7 @@ function showHello() {
   const promise = plan && set ? el("p", { class: "promise" },
     "This conversation may grow to ", el("b", {}, `${count(set.context_tokens)} tokens`),
     ". Its KV memory stays within ", el("b", {}, bytes(plan.kv_bytes)),
+    plan.store_bytes > 0 ? `, with at most ${bytes(plan.store_bytes)} outside of it` : "",
     plan.dense_kv_bytes > plan.kv_bytes * 1.05 ? `, where a dense cache would take ${bytes(plan.dense_kv_bytes)}.` :
       ".") : null;
   replace(byId("hello"),

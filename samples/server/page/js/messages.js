@@ -281,7 +281,9 @@ class AnswerView {
     const again = (text) => el("button", { type: "button", class: "quiet retry",
       on: { click: () => list.chats.regenerate(conversation, message.id) } }, icon("again"), text);
     if (message.state === "cut") {
-      return el("div", { class: "note cut" }, el("p", {}, "The connection broke here. What came is kept."), goOn(),
+      return el("div", { class: "note cut" }, el("p", {},
+        message.content || message.reasoning ? "The connection broke here. What came is kept." :
+          "The connection broke before anything came."), goOn(),
         again("Again"));
     }
     if (message.state === "stopped") return el("div", { class: "note stopped" }, el("p", {}, "Stopped."), goOn());
@@ -313,7 +315,7 @@ class AnswerView {
     const versions = message.versions?.length || 0;
     const { tokens, tokensPerSecond, cachedTokens, promptTokens } = message.stats || {};
     const facts = [tokens && plural(tokens, "token"), tokensPerSecond && `${tokensPerSecond.toFixed(1)} tok/s`,
-      cachedTokens && promptTokens && `${Math.round((100 * cachedTokens) / promptTokens)} % of the prompt kept`];
+      cachedTokens && promptTokens && `${Math.round((100 * cachedTokens) / promptTokens)} % of the prompt reused`];
     return [
       versions > 1 && el("div", { class: "versions", role: "group", aria: { label: "Versions of this answer" } },
         iconButton("left", "Earlier version", () => chats.showVersion(conversation, message.id, message.version - 1),
