@@ -213,7 +213,8 @@ class Browser:
         file.write_bytes(base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", options)["data"]))
 
 
-BROKEN = r"ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_(RESET|REFUSED)|ERR_EMPTY_RESPONSE|ERR_NETWORK"
+BROKEN = (r"ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_(RESET|REFUSED)|ERR_EMPTY_RESPONSE|ERR_NETWORK|"
+          r"ERR_SOCKET_NOT_CONNECTED")
 
 
 def expects(*patterns):
