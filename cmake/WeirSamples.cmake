@@ -71,6 +71,7 @@ endif()
 # The server of weir serve. Without cpp-httplib the subcommand only says what is missing; a self-contained program goes
 # without, because Debian's is a shared library that needs others.
 target_sources(weir_cli_parts PRIVATE "${PROJECT_SOURCE_DIR}/samples/server/serve.cpp")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/samples/server/serve.cpp" PROPERTIES UNITY_GROUP commands)
 target_include_directories(weir_cli_parts PUBLIC "${PROJECT_SOURCE_DIR}/samples")
 pkg_check_modules(HTTPLIB IMPORTED_TARGET cpp-httplib)
 if(HTTPLIB_FOUND AND NOT WEIR_SELF_CONTAINED)

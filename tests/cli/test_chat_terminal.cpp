@@ -1,18 +1,11 @@
 // cli: weir chat on a terminal: keys edit a line, a paste is one turn, nothing that is typed meanwhile stands in an
 // answer, and however the program ends, the terminal is as it was. Mirrors samples/cli/line_buffer.cpp,
-// line_editor.cpp, terminal.cpp and chat.cpp. The program runs on the other side of a pseudo terminal; what it draws is
-// read, not rendered.
-#include <poll.h>
-#include <pty.h>
+// line_editor.cpp, terminal.cpp and chat.cpp.
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 
-#include <chrono>
-#include <thread>
-
 #include "samples/cli/line_buffer.h"
-#include "tests/cli/cli_test.h"
+#include "tests/cli/terminal_process.h"
 
 using namespace weir_cli::test;
 using weir_cli::LineBuffer;
@@ -95,58 +88,12 @@ void line__rows_fit_the_width(void**) {
 // ---- the program
 
 // weir chat in a terminal of its own; in a shell with job control it can be stopped.
-class Terminal {
+class Terminal : public TerminalProcess {
  public:
-  explicit Terminal(std::vector<std::string> more = {}, bool in_shell = false, bool shows_thoughts = true) {
-    winsize size = {24, 80, 0, 0};
-    process_ = forkpty(&handle_, nullptr, nullptr, &size);
-    if (process_ == 0) {
-      setenv("TERM", "xterm", 1);
-      setenv("NO_COLOR", "1", 1);
-      std::vector<std::string> arguments = {WEIR_PROGRAM, "chat", "-m", kModel, "--temp", "0"};
-      if (shows_thoughts) arguments.push_back("--show-thoughts");
-      arguments.insert(arguments.end(), more.begin(), more.end());
-      if (in_shell) {
-        std::string command = "set -m;";
-        for (const std::string& argument : arguments) command += " " + shell_word(argument);
-        command += "; echo job stopped; read line; fg; echo job ended";
-        execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-      }
-      std::vector<char*> pointers;
-      for (std::string& argument : arguments) pointers.push_back(argument.data());
-      pointers.push_back(nullptr);
-      execv(WEIR_PROGRAM, pointers.data());
-      _exit(127);
-    }
-    assert_true(process_ > 0);
-    tcgetattr(handle_, &before_);
-  }
-  ~Terminal() {
-    if (process_ > 0) {
-      kill(process_, SIGKILL);
-      waitpid(process_, nullptr, 0);
-    }
-    close(handle_);
-  }
+  explicit Terminal(const std::vector<std::string>& more = {}, bool in_shell = false, bool shows_thoughts = true)
+      : TerminalProcess(24, 80, {{"NO_COLOR", "1"}}, command(more, in_shell, shows_thoughts)) {}
 
-  void type(const std::string& keys) const {
-    size_t done = 0;
-    while (done < keys.size()) {
-      const ssize_t n = write(handle_, keys.data() + done, std::min<size_t>(keys.size() - done, 256));
-      if (n <= 0) return;
-      done += static_cast<size_t>(n);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // a person, or a paste in parts
-    }
-  }
-
-  // Reads until `part` has come, after what was read before; then what came since is returned.
-  std::string wait_for(const std::string& part) {
-    read_until(part, [&] { return text_.find(part, seen_) != std::string::npos; });
-    const size_t from = std::exchange(seen_, text_.find(part, seen_) + part.size());
-    return text_.substr(from, seen_ - from);
-  }
-
-  // The same for the text of an answer, with which the status row is drawn.
+  // As wait_for(), for the text of an answer, with which the status row is drawn.
   void wait_for_text(const std::string& part) {
     read_until(part, [&] {
       std::string shown = text_.substr(seen_);
@@ -165,70 +112,31 @@ class Terminal {
   // At the prompt, which is drawn with what else is on the row cleared.
   std::string wait_for_prompt() { return wait_for("> \x1b[K"); }
 
-  void resize(unsigned short rows, unsigned short columns) const {
-    winsize size = {rows, columns, 0, 0};
-    ioctl(handle_, TIOCSWINSZ, &size);
-  }
-
-  void signal(int number) const { kill(process_, number); }
-
-  // How it ended, once it has; what it wrote until then is in text().
-  int wait_for_end() {
-    for (char chunk[4096];;) {
-      const ssize_t n = read(handle_, chunk, sizeof(chunk));
-      if (n <= 0) break;
-      text_.append(chunk, static_cast<size_t>(n));
-    }
-    int status = 0;
-    waitpid(std::exchange(process_, 0), &status, 0);
-    return status;
-  }
-
-  // Echo, lines and signals as they were when the program began, no scroll region and no brackets around pastes.
+  // No scroll region either.
   void assert_restored(size_t from = 0) const {
-    termios now = {};
-    assert_int_equal(tcgetattr(handle_, &now), 0);
-    assert_int_equal(now.c_lflag, before_.c_lflag);
+    assert_keys_restored();
     assert_true(text_.rfind("\x1b[r") != std::string::npos && text_.rfind("\x1b[r") >= from);
     const size_t set = text_.rfind("\x1b[1;23r"), reset = text_.rfind("\x1b[r");
     assert_true(set == std::string::npos || set < reset);
-    assert_true(text_.rfind("\x1b[?2004l") > text_.rfind("\x1b[?2004h"));
-  }
-
-  const std::string& text() const { return text_; }
-  termios mode() const {
-    termios now = {};
-    tcgetattr(handle_, &now);
-    return now;
   }
 
  private:
-  template <class Fn>
-  void read_until(const std::string& part, const Fn& has_come) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!has_come()) {
-      pollfd input = {handle_, POLLIN, 0};
-      char chunk[4096];
-      const ssize_t n = poll(&input, 1, 100) > 0 ? read(handle_, chunk, sizeof(chunk)) : 0;
-      if (n > 0) {
-        text_.append(chunk, static_cast<size_t>(n));
-        answer_questions();
-      }
-      if (n < 0 || std::chrono::steady_clock::now() > end)
-        fail_msg("the terminal never showed \"%s\": %s", part.c_str(), text_.substr(seen_).c_str());
-    }
+  static std::vector<std::string> command(const std::vector<std::string>& more, bool in_shell, bool shows_thoughts) {
+    std::vector<std::string> all = {WEIR_PROGRAM, "chat", "-m", kModel, "--temp", "0"};
+    if (shows_thoughts) all.push_back("--show-thoughts");
+    all.insert(all.end(), more.begin(), more.end());
+    if (!in_shell) return all;
+    std::string line = "set -m;";
+    for (const std::string& argument : all) line += " " + shell_word(argument);
+    return {"/bin/sh", "-c", line + "; echo job stopped; read line; fg; echo job ended"};
   }
 
   // Where the cursor is; any place does.
-  void answer_questions() {
+  void on_text() override {
     for (size_t at; (at = text_.find("\x1b[6n", asked_)) != std::string::npos; asked_ = at + 4) type("\x1b[5;1R");
   }
 
-  int handle_ = -1;
-  pid_t process_ = 0;
-  termios before_ = {};
-  std::string text_;
-  size_t seen_ = 0, asked_ = 0;
+  size_t asked_ = 0;
 };
 
 // What the program says to a text when it comes in a pipe, a line for each turn.

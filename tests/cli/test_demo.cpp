@@ -1,17 +1,10 @@
 // cli: weir demo tells its story, right, wrong, right within the budget, says so by its exit status, and asks for a
 // secret on a terminal alone, which it leaves as it was. Mirrors samples/cli/demo*.cpp. Most stories here are short
 // ones, which hold as the one of --fast does.
-#include <poll.h>
-#include <pty.h>
-#include <signal.h>
-#include <termios.h>
-
-#include <chrono>
-
 #include "samples/cli/demo_pages.h"
 #include "samples/cli/demo_story.h"
 #include "samples/cli/demo_svg.h"
-#include "tests/cli/cli_test.h"
+#include "tests/cli/terminal_process.h"
 
 using namespace weir_cli::test;
 using weir_cli::demo_svg;
@@ -212,77 +205,27 @@ void demo_reason__a_table_in_bounded_time(void**) {
 
 // ---- on a terminal
 
-class Terminal {
+class Terminal : public TerminalProcess {
  public:
-  explicit Terminal(const std::vector<std::string>& command) {
-    winsize size = {30, 100, 0, 0};
-    process_ = forkpty(&handle_, nullptr, nullptr, &size);
-    if (process_ == 0) {
-      setenv("TERM", "xterm", 1);
-      setenv("LC_ALL", "C.UTF-8", 1);
-      std::vector<std::string> arguments = command;
-      arguments.insert(arguments.begin(), WEIR_PROGRAM);
-      std::vector<char*> pointers;
-      for (std::string& argument : arguments) pointers.push_back(argument.data());
-      pointers.push_back(nullptr);
-      execv(WEIR_PROGRAM, pointers.data());
-      _exit(127);
-    }
-    assert_true(process_ > 0);
-    tcgetattr(handle_, &before_);
-  }
-  ~Terminal() {
-    if (process_ > 0) {
-      kill(process_, SIGKILL);
-      waitpid(process_, nullptr, 0);
-    }
-    close(handle_);
-  }
+  explicit Terminal(const std::vector<std::string>& arguments)
+      : TerminalProcess(30, 100, {{"LC_ALL", "C.UTF-8"}}, command(arguments)) {}
 
-  void type(const std::string& keys) const {
-    assert_int_equal(write(handle_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
-  }
-
-  void wait_for(const std::string& part) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
-    while (text_.find(part, seen_) == std::string::npos) {
-      pollfd input = {handle_, POLLIN, 0};
-      char chunk[4096];
-      const ssize_t n = poll(&input, 1, 100) > 0 ? read(handle_, chunk, sizeof(chunk)) : 0;
-      if (n > 0) text_.append(chunk, static_cast<size_t>(n));
-      if (n < 0 || std::chrono::steady_clock::now() > end)
-        fail_msg("the terminal never showed \"%s\": %s", part.c_str(), text_.substr(seen_).c_str());
-    }
-    seen_ = text_.find(part, seen_) + part.size();
-  }
-
-  int wait_for_end() {
-    for (char chunk[4096];;) {
-      const ssize_t n = read(handle_, chunk, sizeof(chunk));
-      if (n <= 0) break;
-      text_.append(chunk, static_cast<size_t>(n));
-    }
-    int status = 0;
-    waitpid(std::exchange(process_, 0), &status, 0);
+  int wait_for_exit() {
+    const int status = wait_for_end();
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
+  // No colour either.
   void assert_restored() const {
-    termios now = {};
-    assert_int_equal(tcgetattr(handle_, &now), 0);
-    assert_int_equal(now.c_lflag, before_.c_lflag);
-    assert_true(text_.rfind("\x1b[?2004l") > text_.rfind("\x1b[?2004h"));
+    assert_keys_restored();
     assert_true(text_.rfind("\x1b[0m") >= text_.rfind("\x1b[31m") || text_.rfind("\x1b[31m") == std::string::npos);
   }
 
-  const std::string& text() const { return text_; }
-
  private:
-  int handle_ = -1;
-  pid_t process_ = 0;
-  termios before_ = {};
-  std::string text_;
-  size_t seen_ = 0;
+  static std::vector<std::string> command(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), WEIR_PROGRAM);
+    return arguments;
+  }
 };
 
 void demo_terminal__a_typed_secret(void**) {
@@ -296,7 +239,7 @@ void demo_terminal__a_typed_secret(void**) {
   terminal.wait_for("The secret is 48 12 7.");
   terminal.wait_for("What was x6?");
   terminal.wait_for("KV in memory");
-  assert_int_equal(terminal.wait_for_end(), 0);
+  assert_int_equal(terminal.wait_for_exit(), 0);
   terminal.assert_restored();
   assert_true(contains(terminal.text(), "┃") && contains(terminal.text(), "the secret: "));
   assert_true(contains(terminal.text(), "x budget") || contains(terminal.text(), "x the budget"));
@@ -308,7 +251,7 @@ void demo_terminal__the_default_after_a_time(void**) {
   terminal.wait_for("in 2 s)");
   terminal.wait_for("The secret is 35 40 19.");
   terminal.wait_for("KV in memory");
-  assert_int_equal(terminal.wait_for_end(), 0);
+  assert_int_equal(terminal.wait_for_exit(), 0);
   terminal.assert_restored();
 }
 
@@ -317,14 +260,14 @@ void demo_terminal__ctrl_c_leaves_it_whole(void**) {
     Terminal terminal(short_story());
     terminal.wait_for("Your secret, six digits");
     terminal.type("\x03");
-    assert_int_equal(terminal.wait_for_end(), 1);
+    assert_int_equal(terminal.wait_for_exit(), 1);
     assert_true(contains(terminal.text(), "cancelled"));
     terminal.assert_restored();
   }
   Terminal terminal({"demo", "-m", kModel, "--secret", "123456"});
   terminal.wait_for("thinking");
   terminal.type("\x03");
-  assert_int_equal(terminal.wait_for_end(), 1);
+  assert_int_equal(terminal.wait_for_exit(), 1);
   assert_true(contains(terminal.text(), "cancelled"));
   terminal.assert_restored();
 }
@@ -337,7 +280,7 @@ void demo_terminal__ctrl_c_ends_going_on(void**) {
   terminal.wait_for("Ctrl-C ends it");
   terminal.type("\x03");
   terminal.wait_for("allocations while decoding 0");
-  assert_int_equal(terminal.wait_for_end(), 0);
+  assert_int_equal(terminal.wait_for_exit(), 0);
   terminal.assert_restored();
 }
 
