@@ -9,17 +9,6 @@
 namespace weir_cli {
 namespace {
 
-const char* backend_name(const weir_device_info& d) {
-  switch (d.backend) {
-    case WEIR_DEVICE_CPU:
-      return "cpu";
-    case WEIR_DEVICE_CUDA:
-      return "cuda";
-    default:
-      return "vulkan";
-  }
-}
-
 const char* kind_name(const weir_device_info& d) {
   switch (d.kind) {
     case WEIR_DEVICE_KIND_DISCRETE:
@@ -34,16 +23,16 @@ const char* kind_name(const weir_device_info& d) {
 }
 
 // As --device takes it.
-std::string device_name(const weir_device_info& d) {
-  const std::string backend = backend_name(d);
+std::string name_of(const weir_device_info& d) {
+  const std::string& backend = device_name(d.backend);
   return d.backend == WEIR_DEVICE_VULKAN ? backend + ":" + std::to_string(d.index) : backend;
 }
 
 void print_json(const std::vector<weir_device_info>& devices) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const weir_device_info& d : devices) {
-    list.push_back({{"device", device_name(d)},
-                    {"backend", backend_name(d)},
+    list.push_back({{"device", name_of(d)},
+                    {"backend", device_name(d.backend)},
                     {"index", d.index},
                     {"name", d.name},
                     {"kind", kind_name(d)},
@@ -58,7 +47,7 @@ void print_json(const std::vector<weir_device_info>& devices) {
 void print_table(const std::vector<weir_device_info>& devices) {
   put_format("%-10s %-10s %10s  %s\n", "--device", "kind", "memory", "name");
   for (const weir_device_info& d : devices) {
-    put_format("%-10s %-10s %10s  %s%s%s\n", device_name(d).c_str(), kind_name(d), human_bytes(d.memory_bytes).c_str(),
+    put_format("%-10s %-10s %10s  %s%s%s\n", name_of(d).c_str(), kind_name(d), human_bytes(d.memory_bytes).c_str(),
                plain_line(d.name).c_str(), d.driver[0] == '\0' ? "" : ", ", plain_line(d.driver).c_str());
     if (d.is_usable == 0) put_format("%-10s cannot be used: %s\n", "", d.why_not);
   }

@@ -62,6 +62,8 @@ std::string preset_names() {
 
 }  // namespace
 
+const std::string& device_name(int32_t device) { return kDevices.at(static_cast<size_t>(device)); }
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;

@@ -120,6 +120,8 @@ void add_template_flag(CLI::App& app, std::string& name_or_path);
 // What weir_chat_options.template_text takes: the name itself, or what the file holds; "" for "". Throws
 // std::runtime_error.
 std::string read_template(const std::string& name_or_path);
+// Of an enum weir_device_type, as --device takes it.
+const std::string& device_name(int32_t device);
 // Names with commas between them, for messages.
 std::string joined(const std::vector<std::string>& names);
 // --var KEY=VALUE, again and again.

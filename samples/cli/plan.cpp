@@ -46,9 +46,7 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"spill_tokens", p.spill_tokens},
       {"library_bytes", p.library_bytes},
       {"total_bytes", p.total_bytes},
-      {"device", p.device == WEIR_DEVICE_CUDA     ? "cuda"
-                 : p.device == WEIR_DEVICE_VULKAN ? "vulkan"
-                                                  : "cpu"},
+      {"device", device_name(p.device)},
       {"device_bytes", p.device_bytes},
       {"device_weights_bytes", p.device_weights_bytes},
   };

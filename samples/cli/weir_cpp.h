@@ -328,10 +328,9 @@ struct AnswerOptions {
   std::string thinking_close = {};  // said where the budget ends a thought
 };
 
-// A cancelled call is a normal result here.
-inline weir_generate_result generate(weir_session* session, const AnswerOptions& answer, const TokenFn& on_token) {
-  Callback<TokenFn> callback{on_token};
-  std::vector<weir_text> texts;
+// Points into `answer` and `texts`, which gets the stop strings.
+inline weir_generate_options generate_options(const AnswerOptions& answer, std::vector<weir_text>& texts) {
+  texts.clear();
   for (const std::string& stop : answer.stops) texts.push_back({stop.data(), stop.size()});
   weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
   options.flags = answer.flags;
@@ -340,9 +339,17 @@ inline weir_generate_result generate(weir_session* session, const AnswerOptions&
   options.n_top = answer.n_top;
   options.thinking_budget = answer.thinking_budget;
   options.thinking_close = given(answer.thinking_close);
-  options.user = &callback;
   options.stop = texts.data();
   options.n_stop = static_cast<uint32_t>(texts.size());
+  return options;
+}
+
+// A cancelled call is a normal result here.
+inline weir_generate_result generate(weir_session* session, const AnswerOptions& answer, const TokenFn& on_token) {
+  Callback<TokenFn> callback{on_token};
+  std::vector<weir_text> texts;
+  weir_generate_options options = generate_options(answer, texts);
+  options.user = &callback;
   if (on_token) {
     options.on_token = [](void* user, const weir_token_event* event) -> weir_status {
       return static_cast<Callback<TokenFn>*>(user)->call(*event);
