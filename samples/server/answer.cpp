@@ -1,10 +1,9 @@
 // Answers on their way to a client; see answer.h.
 #include "server/answer.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <ctime>
+#include <random>
 
 #include "server/limits.h"
 
@@ -70,16 +69,26 @@ Choice::Delta Choice::take() {
     }
     const bool is_said =
         is_plain_ ? piece.segment != WEIR_SEGMENT_MARK : piece.segment == WEIR_SEGMENT_ANSWER && !must_call_;
-    if (wants_logprobs_ && is_said && piece.token >= 0) delta.tokens.push_back(std::move(piece));
+    if (!wants_logprobs_ || !is_said) continue;
+    // A token whose text has not come yet may be the beginning of a stop string, which is no content.
+    const bool shows = !piece.text.empty();
+    if (piece.token >= 0) held_tokens_.push_back(std::move(piece));
+    if (shows) add_tokens(delta);
   }
   if (update.ending) {
     ending_ = std::move(*update.ending);
     has_ended_ = delta.ends = true;
+    if (ending_.stop != WEIR_STOP_STRING) add_tokens(delta);
     if (has_tools_) add_calls(delta);
     // Where calls follow, white space before them is no part of the content.
     if (n_calls_ == 0) delta.content += content_.rest();
   }
   return delta;
+}
+
+void Choice::add_tokens(Delta& delta) {
+  std::move(held_tokens_.begin(), held_tokens_.end(), std::back_inserter(delta.tokens));
+  held_tokens_.clear();
 }
 
 // The calls of an answer that has ended. What cannot be read is content.
@@ -235,13 +244,9 @@ Json Answer::weir_end(const Choice& choice) const {
 }
 
 std::string random_hex(size_t n_bytes) {
-  std::vector<unsigned char> bytes(n_bytes);
-  for (size_t n = 0; n < n_bytes;) {
-    const ssize_t got = ::getrandom(bytes.data() + n, n_bytes - n, 0);
-    if (got > 0) n += static_cast<size_t>(got);
-  }
+  std::random_device source;
   std::string text;
-  for (const unsigned char byte : bytes) text += weir_cli::format("%02x", byte);
+  for (size_t i = 0; i < n_bytes; ++i) text += weir_cli::format("%02x", source() & 255u);
   return text;
 }
 

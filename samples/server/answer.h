@@ -57,11 +57,13 @@ class Choice {
 
  private:
   void add_calls(Delta& delta);
+  void add_tokens(Delta& delta);  // that are held
 
   std::shared_ptr<Job> job_;
   bool has_tools_, must_call_, is_parallel_, wants_logprobs_, is_plain_;
   Trimmed content_, thought_;
   std::string call_text_;  // of calls as the model writes them
+  std::vector<Piece> held_tokens_;
   Beginning beginning_ = {};
   Ending ending_;
   uint32_t n_read_ = 0, n_to_read_ = 0;

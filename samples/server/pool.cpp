@@ -13,6 +13,16 @@ namespace {
 // Each takes a part of the thread's stack while those that began later are read.
 constexpr uint32_t kMostPromptsTogether = 8;
 
+// What reading this prompt would keep and read.
+std::optional<weir_prompt_report> measured(weir_session* session, const std::vector<weir_token>& prompt) {
+  weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
+  options.flags = WEIR_PROMPT_MEASURE;
+  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
+  if (weir_session_prompt_tokens(session, prompt.data(), prompt.size(), &options, &report) != WEIR_OK)
+    return std::nullopt;
+  return report;
+}
+
 }  // namespace
 
 using weir_cli::check;
@@ -263,16 +273,12 @@ size_t Pool::best_slot(const Job& job) {
     if (slot.state != State::kIdle) continue;
     if (!name.empty() && slot.conversation == name) return i;
     if (oldest == slots_.size() || slot.last_used < slots_[oldest].last_used) oldest = i;
-    weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
-    options.flags = WEIR_PROMPT_MEASURE;
-    weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
-    if (weir_session_prompt_tokens(slot.session.get(), prompt.data(), prompt.size(), &options, &report) != WEIR_OK)
-      continue;
-    const bool goes_on = 2 * report.n_kept >= std::min(report.n_tokens, report.n_kept + report.n_forgotten);
-    if (report.n_kept == 0 || !goes_on || report.n_kept < most) continue;
-    if (report.n_kept == most && best < slots_.size() && slot.last_used > slots_[best].last_used) continue;
+    const auto report = measured(slot.session.get(), prompt);
+    if (!report || report->n_kept == 0 || report->n_kept < most) continue;
+    if (2 * report->n_kept < std::min(report->n_tokens, report->n_kept + report->n_forgotten)) continue;
+    if (report->n_kept == most && best < slots_.size() && slot.last_used > slots_[best].last_used) continue;
     best = i;
-    most = report.n_kept;
+    most = report->n_kept;
   }
   return best < slots_.size() ? best : oldest;
 }
@@ -280,12 +286,8 @@ size_t Pool::best_slot(const Job& job) {
 // Tokens that this session would have to read for it.
 uint32_t Pool::n_unread(size_t at, const Job& job) const {
   const std::vector<weir_token>& prompt = job.task_.prompt;
-  weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
-  options.flags = WEIR_PROMPT_MEASURE;
-  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
-  if (weir_session_prompt_tokens(slots_[at].session.get(), prompt.data(), prompt.size(), &options, &report) != WEIR_OK)
-    return static_cast<uint32_t>(prompt.size());
-  return report.n_tokens - report.n_kept;
+  const auto report = measured(slots_[at].session.get(), prompt);
+  return report ? report->n_tokens - report->n_kept : static_cast<uint32_t>(prompt.size());
 }
 
 // Those that nobody wants any more do not take the place of others in the queue.
@@ -381,33 +383,22 @@ void Pool::read_prompt(size_t at, const std::shared_ptr<Job>& job) {
     return p.pool->on_progress(p.at, *info, p.last);
   };
   options.progress_user = &progress;
-  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
   // An answer again, or another last turn, goes on with the pages that a policy has left. Another conversation does
   // not: where the beginning that both have is not whole any more, it is read again.
-  weir_prompt_options measure = options;
-  measure.flags = WEIR_PROMPT_MEASURE;
-  check(weir_session_prompt_tokens(session, task.prompt.data(), task.prompt.size(), &measure, &report),
-        "cannot compare the prompt");
-  if (report.n_forgotten > report.n_kept) options.flags = WEIR_PROMPT_EXACT;
+  const auto expected = measured(session, task.prompt);
+  if (expected && expected->n_forgotten > expected->n_kept) options.flags = WEIR_PROMPT_EXACT;
   {
     // Pages of what is read now are new, whatever was in their place.
     const std::lock_guard lock(mutex_);
-    const size_t n_kept = options.flags == WEIR_PROMPT_EXACT ? 0 : report.n_kept / plan_.page_tokens;
-    slot.picture.resize(std::min(slot.picture.size(), n_kept));
+    const bool keeps = expected && options.flags != WEIR_PROMPT_EXACT;
+    slot.picture.resize(std::min<size_t>(slot.picture.size(), keeps ? expected->n_kept / plan_.page_tokens : 0));
   }
+  job->dropped_before_ = weir_cli::session_stats(session).pages_dropped;
+  weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
   check(weir_session_prompt_tokens(session, task.prompt.data(), task.prompt.size(), &options, &report),
         "cannot read the prompt");
   std::vector<weir_text> stops;
-  for (const std::string& stop : task.answer.stops) stops.push_back({stop.data(), stop.size()});
-  weir_generate_options generate = WEIR_GENERATE_OPTIONS_INIT;
-  generate.flags = task.answer.flags;
-  generate.max_tokens = task.answer.max_tokens;
-  generate.min_tokens = task.answer.min_tokens;
-  generate.n_top = task.answer.n_top;
-  generate.stop = stops.data();
-  generate.n_stop = static_cast<uint32_t>(stops.size());
-  generate.thinking_budget = task.answer.thinking_budget;
-  generate.thinking_close = weir_cli::given(task.answer.thinking_close);
+  const weir_generate_options generate = weir_cli::generate_options(task.answer, stops);
   check(weir_session_begin(session, &generate), "cannot begin the answer");
   job->begun_at_ = Clock::now();
   job->recalled_before_ = weir_cli::session_stats(session).pages_recalled;
@@ -517,7 +508,8 @@ void Pool::fill_ending(size_t at, Ending& ending) {
   ending.kv_budget_bytes = memory.kv_budget_bytes;
   ending.dense_bytes = dense_bytes(stats.n_tokens);
   ending.recalled_pages = stats.pages_recalled - job.recalled_before_;
-  ending.dropped_pages = stats.pages_dropped;
+  // Where the session began anew they are counted anew.
+  ending.dropped_pages = stats.pages_dropped - (job.dropped_before_ <= stats.pages_dropped ? job.dropped_before_ : 0);
   weir_chat_message message = WEIR_CHAT_MESSAGE_INIT;
   uint32_t is_malformed = 0;
   if (ending.stop == WEIR_STOP_ERROR || ending.stop == WEIR_STOP_CANCELLED || job.n_tokens_ == 0) return;

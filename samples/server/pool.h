@@ -58,7 +58,7 @@ struct Ending {
   uint32_t n_tokens = 0, n_thought = 0;  // tokens of the answer, and of these in thoughts
   double tokens_per_second = 0;
   uint64_t kv_bytes = 0, kv_budget_bytes = 0, dense_bytes = 0;
-  uint64_t recalled_pages = 0, dropped_pages = 0;  // of all streams; the second of the whole session
+  uint64_t recalled_pages = 0, dropped_pages = 0;  // of all streams; the second also while the prompt was read
   std::string tool_calls;                          // as weir_session_answer has them, JSON or ""
   bool has_malformed_call = false;
 };
@@ -97,7 +97,7 @@ class Job {
   // Of the thread that computes.
   uint32_t n_tokens_ = 0, n_thought_ = 0;
   Clock::time_point begun_at_;
-  uint64_t recalled_before_ = 0;
+  uint64_t recalled_before_ = 0, dropped_before_ = 0;
 
   std::mutex mutex_;
   Update update_;

@@ -236,12 +236,11 @@ void read_tools(const Context& context, Fields& fields, Wish& wish, Request& req
   if (weir_cli::try_chat_settings(context.model.get(), {wish.settings.chat_template, tools.json, ""}) ==
       WEIR_ERR_UNSUPPORTED)
     fields.wrong("tools", std::string("cannot be served: ") + weir_last_error());
+  if (wish.constraint_kind) throw RequestError(400, weir_cli::kToolsOrConstraint, "response_format");
   if (request.must_call) {
-    if (wish.constraint_kind) throw RequestError(400, weir_cli::kToolsOrConstraint, "response_format");
     constrain(wish, WEIR_CONSTRAINT_TOOLS, weir_cli::tools_to_call(tools, chosen));
     return;
   }
-  if (wish.constraint_kind) throw RequestError(400, weir_cli::kToolsOrConstraint, "response_format");
   if (context.chat.tool_format[0] == '\0')
     fields.wrong("tools",
                  "cannot be served with tool_choice auto: how this model writes calls is not known; required "
@@ -283,12 +282,14 @@ void ignore_notes(Fields& fields) {
   (void)fields.one_of("service_tier", {"auto", "default"});
 }
 
-void begin(const Context& context, Wish& wish) {
+// What all kinds of requests have.
+void begin(const Context& context, Fields& fields, Wish& wish) {
   wish.settings = context.settings;
   wish.task.answer.thinking_budget = context.thinking_budget;
   wish.task.answer.thinking_close = context.chat.thought_end[0] != '\0' ? context.thinking_close : "";
   wish.task.answer.max_tokens = weir_cli::answer_limit(context.model.get());
-  // Control tokens that a model writes in its answer are no text; its thoughts and calls have segments of their own.
+  read_model(context, fields);
+  read_sampling(context, fields, wish);
 }
 
 void compile(const Context& context, Wish& wish, const std::string& param) {
@@ -367,10 +368,8 @@ void read_logprobs(Fields& fields, Wish& wish, Request& request) {
 Request read_chat(const Context& context, const Json& body) {
   Request request;
   Wish wish;
-  begin(context, wish);
   Fields fields(body, "");
-  read_model(context, fields);
-  read_sampling(context, fields, wish);
+  begin(context, fields, wish);
   read_penalties(context, fields, wish);
   read_stream(fields, request);
   read_logprobs(fields, wish, request);
@@ -456,10 +455,8 @@ std::vector<std::vector<weir_token>> read_prompts(const Context& context, Fields
 Request read_completion(const Context& context, const Json& body) {
   Request request;
   Wish wish;
-  begin(context, wish);
   Fields fields(body, "");
-  read_model(context, fields);
-  read_sampling(context, fields, wish);
+  begin(context, fields, wish);
   read_penalties(context, fields, wish);
   read_stream(fields, request);
   request.is_plain = true;
@@ -496,10 +493,8 @@ Request read_completion(const Context& context, const Json& body) {
 Request read_response(const Context& context, const Json& body) {
   Request request;
   Wish wish;
-  begin(context, wish);
   Fields fields(body, "");
-  read_model(context, fields);
-  read_sampling(context, fields, wish);
+  begin(context, fields, wish);
   request.streams = fields.yes_or_no("stream").value_or(false);
   if (const Json* options = fields.find("stream_options")) {
     Fields inner(*options, "stream_options");

@@ -3,22 +3,12 @@
 
 #include <unistd.h>
 
-#include <array>
-
 #include "server/chat_response.h"
 #include "server/page_files.h"
 #include "server/responses.h"
 #include "server/text_response.h"
 
 namespace weir_server {
-namespace {
-
-const char* device_name(int32_t device) {
-  constexpr std::array kNames = {"auto", "cpu", "cuda", "vulkan"};
-  return kNames.at(static_cast<size_t>(device));
-}
-
-}  // namespace
 
 Routes::Routes(Context& context) : context_(context) {
   if (!context.save_folder.empty()) saved_.emplace(context.save_folder);
@@ -103,7 +93,7 @@ HttpReply Routes::model() const {
                      {"weight_bytes", context_.info.weights_bytes},
                      {"context_tokens", plan.context_tokens},
                      {"trained_context_tokens", context_.info.context_tokens},
-                     {"device", device_name(plan.device)},
+                     {"device", weir_cli::device_name(plan.device)},
                      {"threads", weir_runtime_thread_count(context_.runtime.get())},
                      {"version", weir_version_string()},
                      {"chat",

@@ -56,9 +56,10 @@ SavedFolder::SavedFolder(std::string path) : folder_(std::move(path)) {
 
 Json SavedFolder::list() const {
   Json all = Json::array();
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
-    const fs::path& path = entry.path();
+  std::error_code error, walk_error;
+  for (fs::directory_iterator entry(folder_, walk_error), end; !walk_error && entry != end;
+       entry.increment(walk_error)) {
+    const fs::path& path = entry->path();
     if (path.extension() != ".json" || !is_name(path.stem().string())) continue;
     fs::path session = path;
     session.replace_extension(".weir");

@@ -115,6 +115,9 @@ uint64_t limit_of(const Context& context, const weir_plan_info& plan) {
   return 0;
 }
 
+// Where the limit is not known everything may.
+bool fits_in(uint64_t limit, uint64_t bytes) { return limit == 0 || bytes <= limit; }
+
 struct Total {
   weir_plan_info plan;
   uint64_t bytes;
@@ -180,14 +183,14 @@ HttpReply Routes::set_settings(const HttpRequest& request) {
   try {
     const Total one = total_of(context_, flags, 1), total = total_of(context_, flags, sessions);
     const uint64_t limit = limit_of(context_, total.plan);
-    if (limit != 0 && total.bytes > limit) {
+    if (!fits_in(limit, total.bytes)) {
       const auto has = [&](const char* key) { return body.contains(key) && !body[key].is_null(); };
-      const std::string param = has("sessions") && one.bytes <= limit ? "sessions"
-                                : has("context_tokens")               ? "context_tokens"
-                                : has("budget_tokens")                ? "budget_tokens"
-                                : !policy.empty()                     ? "policy"
-                                : !preset.empty()                     ? "preset"
-                                                                      : "sessions";
+      const std::string param = has("sessions") && fits_in(limit, one.bytes) ? "sessions"
+                                : has("context_tokens")                      ? "context_tokens"
+                                : has("budget_tokens")                       ? "budget_tokens"
+                                : !policy.empty()                            ? "policy"
+                                : !preset.empty()                            ? "preset"
+                                                                             : "sessions";
       return error_reply(400,
                          param + ": " + std::to_string(sessions) + " such sessions take " +
                              weir_cli::human_bytes(total.bytes) + " with the weights; there are " +
@@ -202,10 +205,7 @@ HttpReply Routes::set_settings(const HttpRequest& request) {
     if (message.find("recall") != std::string::npos) param = "recall";
     if (message.find("context") != std::string::npos) param = "context_tokens";
     if (message.find("budget") != std::string::npos) param = "budget_tokens";
-    return error_reply(e.status() == WEIR_ERR_OUT_OF_MEMORY ? 400
-                       : e.status() == WEIR_ERR_INTERNAL    ? 500
-                                                            : 400,
-                       weir_cli::with_way_out(e), param);
+    return error_reply(e.status() == WEIR_ERR_INTERNAL ? 500 : 400, weir_cli::with_way_out(e), param);
   }
   return json_reply(settings_json());
 }
@@ -234,7 +234,7 @@ HttpReply Routes::plan(const HttpRequest& request) const {
     all.spill_file.clear();
     const Total dense = total_of(context_, all, n);
     const uint64_t limit = limit_of(context_, p);
-    const bool fits = limit == 0 || total.bytes <= limit;
+    const bool fits = fits_in(limit, total.bytes);
     return json_reply(
         {{"policy", flags.policy},
          {"budget_tokens", p.budget_tokens},
@@ -265,17 +265,19 @@ HttpReply Routes::fits() const {
     weir_cli::SessionFlags flags = context_.pool->flags();
     Json budgets = Json::array();
     for (uint32_t budget = 512; budget <= 32768 && (budget <= now.context_tokens || budget == 512); budget *= 2) {
-      flags.budget = name == "dense" ? 0 : budget;
+      flags.budget = budget;
       flags.budget_bytes = 0;
       try {
         choose(flags, is_preset ? "" : name, is_preset ? name : "");
+        if (flags.policy == "dense") flags.budget = 0;  // else it would be a smaller context
         const Total total = total_of(context_, flags, n);
-        const uint32_t held = name == "dense" ? total.plan.budget_tokens : budget;
-        budgets.push_back({{"budget_tokens", held}, {"total_bytes", total.bytes}, {"fits", total.bytes <= limit}});
+        const uint32_t held = flags.policy == "dense" ? total.plan.budget_tokens : budget;
+        budgets.push_back(
+            {{"budget_tokens", held}, {"total_bytes", total.bytes}, {"fits", fits_in(limit, total.bytes)}});
       } catch (const std::runtime_error&) {
         continue;  // the policy needs more, or this device does not have it
       }
-      if (name == "dense") break;
+      if (flags.policy == "dense") break;
     }
     if (!budgets.empty()) rows.push_back({{"policy", name}, {"budgets", budgets}});
   };

@@ -153,6 +153,12 @@ def test_fields_of_chat():
     plain = server.chat(logprobs=True, max_tokens=2)["choices"][0]["logprobs"]["content"]
     assert len(plain) == 2 and plain[0]["top_logprobs"] == []
     assert server.chat(max_tokens=2)["choices"][0]["logprobs"] is None
+    # What a stop string takes from the text it takes from the tokens, too: " me" is read before it is known for one.
+    whole = server.chat(max_tokens=12)["choices"][0]["message"]["content"]
+    stop = " " + " ".join(whole.split()[2:4])
+    cut = server.chat(max_tokens=12, stop=stop, logprobs=True)["choices"][0]
+    said = "".join(e["token"] for e in cut["logprobs"]["content"])
+    assert said == cut["message"]["content"] == whole[:whole.index(stop)], (said, cut, stop)
     assert content(logit_bias={"5": 0}) == base
     forbidden = content(logit_bias={str(i): -100 for i in range(200)})
     assert forbidden != base
@@ -476,6 +482,7 @@ def test_plans_and_settings():
     fits = server.get("/v1/weir/fits")
     rows = {r["policy"]: r["budgets"] for r in fits["rows"]}
     assert len(rows["dense"]) == 1 and len(rows["raas"]) > 3 and "reason-fixed" in rows
+    assert rows["exact"] == rows["dense"], rows["exact"]  # the whole context, not one of 512 tokens
     assert all(b["total_bytes"] > 0 for r in rows.values() for b in r)
     with Server("--sessions", "2") as s:
         before = s.get("/v1/weir/plan")
@@ -483,6 +490,11 @@ def test_plans_and_settings():
         assert new["policy"] == "raas" and new["budget_tokens"] == 512 and new["sessions"] == 3
         assert len(s.get("/v1/weir/sessions")["sessions"]) == 3
         assert s.chat()["usage"]["completion_tokens"] == 8
+        # What is gone for good is told with the answer that it is gone for, and not with the next.
+        assert s.post("/v1/chat/completions", chat_body(max_tokens=2))["weir"]["dropped_pages"] == 0
+        long = s.post("/v1/chat/completions", chat_body("so " * 900, max_tokens=2))["weir"]
+        assert long["dropped_pages"] > 0, long
+        assert s.post("/v1/chat/completions", chat_body("Hi", max_tokens=2))["weir"]["dropped_pages"] == 0
         assert s.get("/v1/weir/plan")["per_session_bytes"] < before["per_session_bytes"]
         for body, param in (({"policy": "x"}, "policy"), ({"preset": "x"}, "preset"), ({"x": 1}, "x"),
                             ({"policy": "raas", "budget_tokens": 1}, "budget_tokens"), ({"sessions": 0}, "sessions"),
