@@ -15,14 +15,14 @@ WEIR_SHARED uint kUnitPages = 32;
 WEIR_SHARED uint kNoPage = 0xFFFFFFFFu;  // kNoSlot
 // Lanes that share a head, and the longest head.
 WEIR_SHARED uint kTeamLanes = 8;
-WEIR_SHARED uint kMostChannels = 256;
+WEIR_SHARED uint kMaxChannels = 256;
 
 // Of attn_prompt_coop.comp: pairs of a row and a head that a workgroup takes, its invocations, channels of a matrix,
 // and of the longest head.
 WEIR_SHARED uint kPromptPairs = 64;
 WEIR_SHARED uint kPromptInvocations = 128;
 WEIR_SHARED uint kMatrixChannels = 16;
-WEIR_SHARED uint kMostPromptChannels = 128;
+WEIR_SHARED uint kMaxPromptChannels = 128;
 
 // Digests, the values of DigestKind.
 WEIR_SHARED uint kDigestMinMax = 1;

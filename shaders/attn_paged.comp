@@ -18,8 +18,8 @@ const uint kRoundPages = kInvocations;  // listed pages whose tables are read at
 const uint kRowVectors = 8u * kColumns;
 const uint kTokens = kPageRows / kTeamLanes;  // of a page, whose logits a lane has
 
-shared uvec2 keys[kPageRows * kMostChannels / 4u];
-shared uvec2 values[kPageRows * kMostChannels / 4u];
+shared uvec2 keys[kPageRows * kMaxChannels / 4u];
+shared uvec2 values[kPageRows * kMaxChannels / 4u];
 // Of the round's pages: position, tokens (0: none is seen), slot and table row.
 shared uint first_pos[kRoundPages], len[kRoundPages], slot[kRoundPages], table_row[kRoundPages];
 

@@ -11,13 +11,13 @@
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
 #define WEIR_ANY_INVOCATIONS
-#define WEIR_GATHERED (kMostTeamHeads * kMostSplits)
+#define WEIR_GATHERED (kMaxTeamHeads * kMaxSplits)
 #define WEIR_MOST_OWN_ROWS
 #include "common/decode_attend.glsl"
 #include "common/top_rows.glsl"
 
 const uint kNotDone = 0xFFFFFFFFu;
-#define kNoLeast uintBitsToFloat(0x7F800000u)
+#define kNoMin uintBitsToFloat(0x7F800000u)
 
 // The next pages of the order, ascending; then in order.
 shared uint next_row[kStopBatch], next_key[kStopBatch], order[kStopBatch];
@@ -174,7 +174,7 @@ void look(uint head, uint n_before, uint n_round, float rest, inout Seen seen) {
                 others *= exp_near(base[head] - about);
                 if (others > 3e38) others = 3e38;  // so that odds of 0 are met
             } else {
-                others = seen.least == kNoLeast ? kNoLeast : float(n_left) * exp_near(seen.least - about);
+                others = seen.least == kNoMin ? kNoMin : float(n_left) * exp_near(seen.least - about);
             }
             is_done = is_finite(A.odds) && (n_left == 0u || A.odds * others < seen.sum);
         }
@@ -193,7 +193,7 @@ uint enough() {
 uint attend(Job j, inout Attended a) {
     vec4 q[kVectors];
     load_queries(q);
-    Seen seen = Seen(kUnseen, 0.0, kNoLeast, 0u, kNotDone);
+    Seen seen = Seen(kUnseen, 0.0, kNoMin, 0u, kNotDone);
     const uint me = invocation(), n_listed = min(n, max(A.max_pages, n_forced_left));
     uint taken = 0u, most = kNotDone;
     while (taken < min(n_listed, most)) {

@@ -8,15 +8,15 @@ namespace weir::vulkan {
 
 // Query heads that a workgroup attends for, a power of two, and vectors of 4 channels of them that a lane has in
 // registers.
-WEIR_SHARED uint kMostTeamHeads = 8;
-WEIR_SHARED uint kMostTeamVectors = 16;
+WEIR_SHARED uint kMaxTeamHeads = 8;
+WEIR_SHARED uint kMaxTeamVectors = 16;
 // Vectors of queries that are in shared memory, twice where sinks have queries of their own.
-WEIR_SHARED uint kMostQueryVectors = 256;
+WEIR_SHARED uint kMaxQueryVectors = 256;
 // The most parts of a stream's pages, each a workgroup's.
-WEIR_SHARED uint kMostSplits = 64;
+WEIR_SHARED uint kMaxSplits = 64;
 // The parts take pages in turn, so many neighbours at a time.
 WEIR_SHARED uint kUnitPagesOfSplit = 4;
-// Vectors of shared memory in which a workgroup adds up its values: kMostTeamHeads * kMostSplits or more.
+// Vectors of shared memory in which a workgroup adds up its values: kMaxTeamHeads * kMaxSplits or more.
 WEIR_SHARED uint kGathered = 1024;
 // Pages that attn_stop.comp puts into order at a time. More are seldom attended.
 WEIR_SHARED uint kStopBatch = 256;

@@ -17,7 +17,7 @@ void main() {
             for (uint at = token * a.n_used; at < (token + 1u) * a.n_used; ++at) {
                 const uint expert = Words(a.ids).v[at] * a.n_rows;
                 const float weight = Floats(a.weights).v[at];
-                float even[kMostColumns], odd[kMostColumns];
+                float even[kMaxColumns], odd[kMaxColumns];
                 dot_rows(a.w, expert + r, a.w, expert + next, a.n, a.n_blocks, a.inner, at, at + 1u, even, odd);
                 y = fma(weight, even[0] + (is_null(a.bias) ? 0.0 : Floats(a.bias).v[expert + r]), y);
                 z = fma(weight, odd[0] + (is_null(a.bias) ? 0.0 : Floats(a.bias).v[expert + next]), z);

@@ -15,7 +15,7 @@ void main() {
         const uint token = at / a.n_used, first_row = Words(a.ids).v[at] * a.n_rows;
         for (uint r = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; r < a.n_rows; r += step) {
             const uint row = first_row + r;
-            float gate[kMostColumns], up[kMostColumns];
+            float gate[kMaxColumns], up[kMaxColumns];
             dot_rows(a.gate, row, a.up, row, a.n, a.n_blocks, a.x, token, token + 1u, gate, up);
             if (gl_SubgroupInvocationID == 0u) {  // not `continue`: see gemv.comp
                 const float gate_bias = is_null(a.gate_bias) ? 0.0 : Floats(a.gate_bias).v[row];

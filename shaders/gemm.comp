@@ -17,12 +17,12 @@ layout(constant_id = 0) const uint kColumns = 8;  // 2, 4 or 8
 const uint kTokens = kGemmTokens * (kColumns / 2u);  // of a tile
 const uint kOwn = kColumns / 2u;                     // tokens of an invocation
 const uint kWide = 16u;                              // invocations that share a row or a token
-const uint kRowVectors = kGemmRows / 4u, kMostTokenVectors = kGemmTokens;
+const uint kRowVectors = kGemmRows / 4u, kMaxTokenVectors = kGemmTokens;
 
 // Vector i of column k lies at i ^ swizzle(k): neighbouring invocations write four groups of eight columns of eight
 // rows, and these are in different banks then.
 shared vec4 w_tile[32][kRowVectors];
-shared vec4 x_tile[32][kMostTokenVectors];
+shared vec4 x_tile[32][kMaxTokenVectors];
 
 uint n_blocks() { return a.n_cols / 32u; }
 uint swizzle(uint k) { return k >> 3 << 1; }

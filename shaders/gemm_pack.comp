@@ -12,7 +12,7 @@ layout(push_constant, std430) uniform Push { GemmPackPush a; };
 layout(buffer_reference, std430, buffer_reference_align = 16) writeonly buffer Eights { uvec4 v[]; };
 
 const uint kInfinity = 0x7F800000u;
-shared uint subgroup_most[kMostSubgroups];
+shared uint subgroup_most[kMaxSubgroups];
 
 uint magnitude(vec4 v) {
     const uvec4 m = floatBitsToUint(v) & 0x7FFFFFFFu;  // ordered as the values, infinities and NaN on top

@@ -9,7 +9,7 @@
 
 layout(push_constant, std430) uniform Push { GemvPush a; };
 
-void write_row(uint row, uint first, float sum[kMostColumns]) {
+void write_row(uint row, uint first, float sum[kMaxColumns]) {
     const float bias = is_null(a.bias) ? 0.0 : Floats(a.bias).v[row];
     [[unroll]] for (uint c = 0u; c < kColumns; ++c) {
         if (first + c >= a.n_tok) break;
@@ -25,7 +25,7 @@ void main() {
     const uint first = gl_WorkGroupID.y * kColumns;
     const uint step = 2u * gl_NumWorkGroups.x * gl_NumSubgroups;
     for (uint row = 2u * (gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID); row < a.n_rows; row += step) {
-        float even[kMostColumns], odd[kMostColumns];
+        float even[kMaxColumns], odd[kMaxColumns];
         const uint next = min(row + 1u, a.n_rows - 1u);
         dot_rows(a.w, row, a.w, next, a.n, a.n_blocks, a.x, first, a.n_tok, even, odd);
         if (gl_SubgroupInvocationID == 0u) {  // not `continue`: all lanes meet again before the next rows

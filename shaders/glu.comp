@@ -12,7 +12,7 @@ void main() {
     const uint first = gl_WorkGroupID.y * kColumns;
     const uint step = gl_NumWorkGroups.x * gl_NumSubgroups;
     for (uint row = gl_WorkGroupID.x * gl_NumSubgroups + gl_SubgroupID; row < a.n_rows; row += step) {
-        float gate[kMostColumns], up[kMostColumns];
+        float gate[kMaxColumns], up[kMaxColumns];
         dot_rows(a.gate, row, a.up, row, a.n, a.n_blocks, a.x, first, a.n_tok, gate, up);
         if (gl_SubgroupInvocationID == 0u) {  // not `continue`: see gemv.comp
             const float gate_bias = is_null(a.gate_bias) ? 0.0 : Floats(a.gate_bias).v[row];

@@ -16,7 +16,7 @@ void main() {
     const bool is_layer = a.rule == kAccumulateLayer;
     const uint first = is_layer ? 0u : stream * group, n_heads = is_layer ? a.n_heads : group;
     Floats weight = Floats(a.weight), score = Floats(a.score);
-    uint least_key = kKeyAlways, least_row = 0xFFFFFFFFu;
+    uint min_key = kKeyAlways, min_row = 0xFFFFFFFFu;
     for (uint row = invocation(); row < n; row += kInvocations) {
         precise float sum = 0.0;
         for (uint head = first; head < first + n_heads; ++head) sum += weight.v[head * a.capacity + row];
@@ -28,13 +28,13 @@ void main() {
         score.v[table + row] = sum;
         if (is_null(a.mark) || row + 1u == n || (Words(a.flags).v[table + row] & kFlagStays) != 0u) continue;
         const uint key = ordered_key(sum);
-        if (key < least_key) {
-            least_key = key;
-            least_row = row;
+        if (key < min_key) {
+            min_key = key;
+            min_row = row;
         }
     }
     if (is_null(a.mark) || n != a.capacity) return;
-    const uint key = workgroup_least(least_key);
-    const uint row = workgroup_least(least_key == key ? least_row : 0xFFFFFFFFu);
+    const uint key = workgroup_least(min_key);
+    const uint row = workgroup_least(min_key == key ? min_row : 0xFFFFFFFFu);
     if (invocation() == 0u && key != kKeyAlways) ++Marks(a.mark).v[table + row];
 }

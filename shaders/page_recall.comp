@@ -14,7 +14,7 @@
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { PageRecallPush a; };
 layout(push_constant) uniform Push { Arguments p; };
 
-const uint kRowWords = kMostRecallRows / 32u;
+const uint kRowWords = kMaxRecallRows / 32u;
 shared uint wanted_rows[kRowWords], rows_there[kRowWords];  // a bit for each row; `there`: in the pool
 shared uint n_cold, n_lost, n_prompt_left, n_asked;
 
@@ -111,7 +111,7 @@ Least first_to_leave(uint part) {
     return least;
 }
 
-shared uvec3 least_parts[kMostParts];
+shared uvec3 min_parts[kMaxParts];
 
 // The row of the least candidate of all invocations, or kNoRow. All of them must call it.
 uint workgroup_least_row(Least own) {
@@ -119,11 +119,11 @@ uint workgroup_least_row(Least own) {
     const uint low = subgroupMin(own.key.y == high ? own.key.x : 0xFFFFFFFFu);
     const uint row = subgroupMin(own.key.y == high && own.key.x == low ? own.row : kNoRow);
     barrier();  // those of a call before may still be read
-    if (gl_SubgroupInvocationID == 0u) least_parts[gl_SubgroupID] = uvec3(low, high, row);
+    if (gl_SubgroupInvocationID == 0u) min_parts[gl_SubgroupID] = uvec3(low, high, row);
     barrier();
-    uvec3 least = least_parts[0];
+    uvec3 least = min_parts[0];
     for (uint i = 1u; i < gl_NumSubgroups; ++i) {
-        const uvec3 other = least_parts[i];
+        const uvec3 other = min_parts[i];
         const bool is_less = wide_less(other.xy, least.xy) || (other.xy == least.xy && other.z < least.z);
         if (is_less) least = other;
     }

@@ -33,7 +33,7 @@ void main() {
     for (uint page = gl_WorkGroupID.x * kScorePages; page < n; page += gl_NumWorkGroups.x * kScorePages) {
         const uint row = page + invocation() / kTeamLanes, at = table + min(row, n - 1u);
         const uint first = (is_null(a.slots) ? at : Words(a.slots).v[at]) * a.digest_words;
-        float sum[kMostColumns], square[kMostColumns];
+        float sum[kMaxColumns], square[kMaxColumns];
         for (uint h = 0u; h < kHeads; ++h) sum[h] = square[h] = 0.0;
         for (uint i = lane; i < a.head_dim / 4u; i += kTeamLanes) {
             const vec4 one = channels(digests, first + 2u * i);

@@ -87,8 +87,8 @@ struct Stats {
     vec4 center, rest, deviation;
 };
 
-shared uvec4 head_most[kMostParts], head_least[kMostParts], head_count[kMostParts];
-shared vec4 head_sums[kMostParts], pair_sums[kMostParts], pair_lows[kMostParts];
+shared uvec4 head_most[kMaxParts], head_least[kMaxParts], head_count[kMaxParts];
+shared vec4 head_sums[kMaxParts], pair_sums[kMaxParts], pair_lows[kMaxParts];
 
 vec4 sum_of_heads(vec4 own) {
     const vec4 part = subgroupAdd(own);

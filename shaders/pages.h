@@ -35,7 +35,7 @@ struct PageSoftmaxPush {
 
 // The most rows whose keys an invocation keeps while the best are sought (common/top_rows.glsl): with 1,024 invocations
 // more do not fit into their registers.
-WEIR_SHARED uint kMostOwnRows = 4;
+WEIR_SHARED uint kMaxOwnRows = 4;
 
 // Pages that a workgroup scores, each with a team.
 WEIR_SHARED uint kScorePages = kInvocations / kTeamLanes;
@@ -91,7 +91,7 @@ struct StepEndPush {
 };
 
 // The most logits that are listed.
-WEIR_SHARED uint kMostTop = 1024;
+WEIR_SHARED uint kMaxTop = 1024;
 
 // candidates [n_parts, n, 2]: key and id of the n best logits of each part_rows, ascending by id. The last part may
 // have fewer rows. With a mask, a bit for each token, only those take part whose bit is set, and lists that are then

@@ -9,7 +9,7 @@ namespace weir::vulkan {
 #endif
 
 // The most rows of a stream: shared memory has two bits for each.
-WEIR_SHARED uint kMostRecallRows = 65536;
+WEIR_SHARED uint kMaxRecallRows = 65536;
 
 // RecallPost, RecallAnswer, RecallHead and RecallEntry: words of each and of its numbers.
 WEIR_SHARED uint kPostWords = 4;

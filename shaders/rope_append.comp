@@ -15,7 +15,7 @@
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Arguments { RopeArgs a; };
 layout(push_constant) uniform Push { Arguments p; };
 
-shared float keys[kPageRows * kMostChannels];  // rotated
+shared float keys[kPageRows * kMaxChannels];  // rotated
 
 // 1 / sqrt(mean of squares + eps) of the row; all lanes of the subgroup call it with the same.
 float inverse_rms(Floats x, uint first) {
@@ -79,8 +79,8 @@ void rotate_key(uint tok, uint kv_head, uint key) {
     for (uint pair = gl_SubgroupInvocationID; pair < p.a.head_dim / 2u; pair += gl_SubgroupSize) {
         const uvec2 channel = channels_of(pair);
         const vec2 y = turned(normed(k, first, channel, p.a.k_norm, inverse), p.a.cos_sin, tok, pair);
-        keys[key * kMostChannels + channel.x] = k.v[first + channel.x] = y.x;
-        keys[key * kMostChannels + channel.y] = k.v[first + channel.y] = y.y;
+        keys[key * kMaxChannels + channel.x] = k.v[first + channel.x] = y.x;
+        keys[key * kMaxChannels + channel.y] = k.v[first + channel.y] = y.y;
     }
 }
 
@@ -89,7 +89,7 @@ void update_digest(uvec2 digest, uint word, uint n, bool begins) {
     const uint low_at = p.a.head_dim / 2u + word;
     uint high = Words(digest).v[word], low = Words(digest).v[low_at];
     for (uint i = 0u; i < n; ++i) {
-        const uint key = bf16_pair(keys[i * kMostChannels + 2u * word], keys[i * kMostChannels + 2u * word + 1u]);
+        const uint key = bf16_pair(keys[i * kMaxChannels + 2u * word], keys[i * kMaxChannels + 2u * word + 1u]);
         digest_key(key, begins && i == 0u, high, low);
     }
     OutWords(digest).v[word] = high;
@@ -115,7 +115,7 @@ void append(uint kv_head, uint page) {
         const uint key = i / (d / 2u), word = i % (d / 2u);
         const uint from = ((tok + key) * p.a.n_kv_heads + kv_head) * d + 2u * word;
         const uint row = (in_page + key) * (d / 2u) + word;
-        to.v[row] = bf16_pair(keys[key * kMostChannels + 2u * word], keys[key * kMostChannels + 2u * word + 1u]);
+        to.v[row] = bf16_pair(keys[key * kMaxChannels + 2u * word], keys[key * kMaxChannels + 2u * word + 1u]);
         to.v[kPageRows * (d / 2u) + row] = bf16_pair(Floats(p.a.v).v[from], Floats(p.a.v).v[from + 1u]);
     }
     if (is_null(p.a.digests)) return;

@@ -8,8 +8,8 @@
 
 layout(push_constant, std430) uniform Push { RoutePush a; };
 
-shared float logits[kMostRouted];  // NaN as -inf
-shared uint is_chosen[kMostRouted];
+shared float logits[kMaxRouted];  // NaN as -inf
+shared uint is_chosen[kMaxRouted];
 shared float best_logit;
 
 const uint kInfinity = 0x7F800000u;

@@ -18,7 +18,7 @@ void main() {
     put(kSelfTestSubgroup, gl_SubgroupID);
     put(kSelfTestShuffle, subgroupShuffleXor(own, 5u));
     put(kSelfTestSum, subgroupAdd(own));
-    put(kSelfTestMost, subgroupMax(own));
+    put(kSelfTestMax, subgroupMax(own));
     put(kSelfTestFloats, floatBitsToUint(subgroupAdd(float(gl_SubgroupInvocationID) + 0.5)));
     slots[gl_LocalInvocationID.x] = own;
     barrier();

@@ -22,12 +22,12 @@ struct uvec2 {
 // Invocations of a workgroup: all shaders have as many, every driver has to allow 256.
 WEIR_SHARED uint kInvocations = 256;
 // The most subgroups of a workgroup, of at least 8 lanes each.
-WEIR_SHARED uint kLeastLanes = 8;
-WEIR_SHARED uint kMostSubgroups = kInvocations / kLeastLanes;
+WEIR_SHARED uint kMinLanes = 8;
+WEIR_SHARED uint kMaxSubgroups = kInvocations / kMinLanes;
 // Rows of x that one pass over the weights multiplies.
-WEIR_SHARED uint kMostColumns = 8;
+WEIR_SHARED uint kMaxColumns = 8;
 // Columns that the integer GEMVs of decode steps take: as many as 32 KiB of shared memory hold.
-WEIR_SHARED uint kMostStepColumns = 14336;
+WEIR_SHARED uint kMaxStepColumns = 14336;
 
 // Activations of gates, the values of Gate.
 WEIR_SHARED uint kGateSilu = 0;
@@ -108,25 +108,25 @@ struct StepGluPush {
 // x: one input of 32 * n_blocks for each workgroup, packed in `stride` vectors of 16 bytes of `inputs`. The norm may be
 // null.
 struct StepPackPush {
-  uvec2 inputs, norm, x[kMostColumns];
+  uvec2 inputs, norm, x[kMaxColumns];
   uint n_blocks, stride;
   float eps;
 };
 
 // One matrix, or a gate and an up matrix, and several packed inputs; y [n_rows] of each of them.
 struct StepGemvManyPush {
-  uvec2 y[kMostColumns], inputs, w, bias;
+  uvec2 y[kMaxColumns], inputs, w, bias;
   uint n_rows, n_blocks, stride, accumulate;
 };
 struct StepGluManyPush {
-  uvec2 y[kMostColumns], inputs, gate, up, gate_bias, up_bias;
+  uvec2 y[kMaxColumns], inputs, gate, up, gate_bias, up_bias;
   uint n_rows, n_blocks, stride, activation;
 };
 
 // How the weights of experts follow from logits, the values of RouteRule.
 WEIR_SHARED uint kRouteChosen = 0;
 WEIR_SHARED uint kRouteAll = 1;
-WEIR_SHARED uint kMostRouted = 1024;  // experts
+WEIR_SHARED uint kMaxRouted = 1024;  // experts
 
 // Of logits [n_tok, n_experts] the n_used experts of each token, ascending, and their weights, both [n_tok, n_used].
 struct RoutePush {
@@ -163,7 +163,7 @@ WEIR_SHARED uint kSelfTestLanes = 1;     // gl_SubgroupSize
 WEIR_SHARED uint kSelfTestSubgroup = 2;  // gl_SubgroupID
 WEIR_SHARED uint kSelfTestShuffle = 3;   // of the lane's xor with 5: its invocation * 3 + 1
 WEIR_SHARED uint kSelfTestSum = 4;       // of the lanes' invocation * 3 + 1
-WEIR_SHARED uint kSelfTestMost = 5;      // the largest of them
+WEIR_SHARED uint kSelfTestMax = 5;      // the largest of them
 WEIR_SHARED uint kSelfTestFloats = 6;    // bits of the f32 sum of lane + 0.5
 WEIR_SHARED uint kSelfTestShared = 7;    // what invocation (i + 37) % kInvocations put into shared memory
 WEIR_SHARED uint kSelfTestWords = 8;

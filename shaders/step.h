@@ -91,7 +91,7 @@ static_assert(kVictimMarked == static_cast<uint>(VictimRule::kMarked));
 static_assert(kVictimRandom == static_cast<uint>(VictimRule::kRandom));
 static_assert(kVictimCold == static_cast<uint>(VictimRule::kCold));
 
-static_assert(kStepRotations == kMostRotations);
+static_assert(kStepRotations == kMaxRotations);
 static_assert(sizeof(StepBeginPush) == 284 && offsetof(StepBeginPush, rules) == 184);
 static_assert(offsetof(StepBeginPush, n_streams) == 232 && offsetof(StepBeginPush, magnitude) == 276);
 }  // namespace weir::vulkan

@@ -1,6 +1,6 @@
 #version 460
 // Computes: the best of the candidates of top_parts, sorted: by logit, then by the lower id.
-// Shapes: as in TopLogitsPush; n is at most kMostTop. Launch: one workgroup.
+// Shapes: as in TopLogitsPush; n is at most kMaxTop. Launch: one workgroup.
 // Numerics: exact.
 #extension GL_GOOGLE_include_directive : require
 #include "common/top_rows.glsl"
@@ -8,7 +8,7 @@
 
 layout(push_constant, std430) uniform Push { TopLogitsPush a; };
 
-shared uvec2 sorted[kMostTop];  // key and id
+shared uvec2 sorted[kMaxTop];  // key and id
 
 uint key_of(uint row) { return Words(a.candidates).v[2u * row]; }
 void take(uint row, uint key, uint place) { sorted[place] = uvec2(key, Words(a.candidates).v[2u * row + 1u]); }

@@ -522,7 +522,7 @@ bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
 Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
   if (!is_head_dim(a.attn.kv.head_dim))
     return fail(WEIR_ERR_UNSUPPORTED, "attention on this device: heads of %u elements, not a multiple of 8 up to %u",
-                a.attn.kv.head_dim, kMostHeadDim);
+                a.attn.kv.head_dim, kMaxHeadDim);
   KernelArgs k = {};
   k.op = a;
   k.heads_per_list = heads_per_list(a.attn);

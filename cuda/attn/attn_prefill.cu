@@ -427,7 +427,7 @@ Status launch_prefill(OpContext& cx, const AttnPagedArgs& a) {
 Status attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
   if (!is_head_dim(a.kv.head_dim))
     return fail(WEIR_ERR_UNSUPPORTED, "attention on this device: heads of %u elements, not a multiple of 8 up to %u",
-                a.kv.head_dim, kMostHeadDim);
+                a.kv.head_dim, kMaxHeadDim);
   WEIR_TRY(with_head_size(a.kv.head_dim, a.soft_cap == 0.0f,
                           [&](auto size) { return launch_prefill<decltype(size)>(cx, a); }));
   return a.page_mass != nullptr ? attn_page_mass(cx, a) : Status();

@@ -45,15 +45,15 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
   return !is_seen ? kUnseen : a.soft_cap == 0.0f ? logit : a.soft_cap * tanhf(logit / a.soft_cap);
 }
 
-// Copies a head's query, and its query for sink tokens, to shared memory [2, kMostHeadDim]. Threads [0, n) take part.
+// Copies a head's query, and its query for sink tokens, to shared memory [2, kMaxHeadDim]. Threads [0, n) take part.
 __device__ Query load_query(const AttnPagedArgs& a, float* to, uint32_t tok, uint32_t head, uint32_t thread,
                             uint32_t n) {
   const size_t from = (size_t{tok} * a.n_heads + head) * a.kv.head_dim;
   for (uint32_t i = thread; i < a.kv.head_dim; i += n) {
     to[i] = a.q[from + i];
-    to[kMostHeadDim + i] = a.q_sink != nullptr ? a.q_sink[from + i] : 0.0f;
+    to[kMaxHeadDim + i] = a.q_sink != nullptr ? a.q_sink[from + i] : 0.0f;
   }
-  return {to, to + kMostHeadDim, a.pos + tok, window_begin(a, a.pos + tok)};
+  return {to, to + kMaxHeadDim, a.pos + tok, window_begin(a, a.pos + tok)};
 }
 
 // Takes a sink into the maximum and the sum of a softmax; `keep` is the factor of what was summed before.
@@ -71,7 +71,7 @@ __device__ void add_sink(float sink, float& high, float& sum, float& keep) {
 // Numerics: f32, an online softmax over the pages in ascending order.
 // Traffic: every warp reads all pages that it sees.
 __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedArgs a) {
-  __shared__ float queries[kWarps][2 * kMostHeadDim];
+  __shared__ float queries[kWarps][2 * kMaxHeadDim];
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const size_t index = size_t{blockIdx.x} * kWarps + warp;
   if (index >= size_t{a.n_tok} * a.n_heads) return;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
   __syncwarp();
 
   const uint32_t dim = a.kv.head_dim;
-  float sums[kMostHeadDim / kWarp] = {};
+  float sums[kMaxHeadDim / kWarp] = {};
   float high = kUnseen, sum = 0.0f;
   for (uint32_t i = 0; i < list.n; ++i) {
     const uint32_t row = list.row(i);
@@ -98,12 +98,12 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
     const uint16_t* const values =
         a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + kPageTokens * dim;
 #pragma unroll
-    for (uint32_t k = 0; k < kMostHeadDim / kWarp; ++k) sums[k] *= keep;
+    for (uint32_t k = 0; k < kMaxHeadDim / kWarp; ++k) sums[k] *= keep;
     for (uint32_t j = 0; j < kPageTokens; ++j) {
       const float w = __shfl_sync(kAllLanes, weight, j * 2);
       if (w == 0.0f) continue;
 #pragma unroll
-      for (uint32_t k = 0; k < kMostHeadDim / kWarp; ++k) {
+      for (uint32_t k = 0; k < kMaxHeadDim / kWarp; ++k) {
         if (k * kWarp + lane < dim) sums[k] += w * bf16_to_float(values[j * dim + k * kWarp + lane]);
       }
     }
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
   float keep = 1.0f;
   if (a.sinks != nullptr) add_sink(a.sinks[head], high, sum, keep);
 #pragma unroll
-  for (uint32_t k = 0; k < kMostHeadDim / kWarp; ++k) {
+  for (uint32_t k = 0; k < kMaxHeadDim / kWarp; ++k) {
     if (k * kWarp + lane < dim) a.out[index * dim + k * kWarp + lane] = is_blind ? 0.0f : keep * sums[k] / sum;
   }
   if (a.lse != nullptr && lane == 0) a.lse[index] = high == kUnseen ? kUnseen : high + logf(sum);
@@ -126,7 +126,7 @@ constexpr uint32_t kMassWarps = 16;
 // Numerics: f32, fixed order.
 // Traffic: the keys of all listed pages, once per head.
 __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnPagedArgs a) {
-  __shared__ float queries[2 * kMostHeadDim];
+  __shared__ float queries[2 * kMaxHeadDim];
   __shared__ float warp_high[kMassWarps], warp_sums[kMassWarps];
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const uint32_t head = blockIdx.x, kv_head = head / (a.n_heads / a.kv.n_kv_heads);

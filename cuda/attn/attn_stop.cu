@@ -214,7 +214,7 @@ size_t fixed_shared_bytes(uint32_t head_dim) {
     case 128:
       return sizeof(Shared<128>);
     default:
-      return sizeof(Shared<kMostHeadDim>);
+      return sizeof(Shared<kMaxHeadDim>);
   }
 }
 
@@ -242,7 +242,7 @@ Status attn_stop(OpContext& cx, const AttnStopArgs& a) {
   } else if (d <= 128) {
     WEIR_TRY(launch_for<AnyHead<128>>(k, stream, a.attn.overlap));
   } else {
-    WEIR_TRY(launch_for<AnyHead<kMostHeadDim>>(k, stream, a.attn.overlap));
+    WEIR_TRY(launch_for<AnyHead<kMaxHeadDim>>(k, stream, a.attn.overlap));
   }
   AttnDecodeArgs listed = a.attn;
   listed.attn.select = a.select;

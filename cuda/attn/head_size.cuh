@@ -7,10 +7,10 @@
 
 namespace weir::cuda {
 
-inline constexpr uint32_t kMostHeadDim = 256;
+inline constexpr uint32_t kMaxHeadDim = 256;
 
 // Every multiple of 8, because 16-byte vectors hold 8 keys or values.
-constexpr bool is_head_dim(uint32_t head_dim) { return head_dim % 8 == 0 && head_dim > 0 && head_dim <= kMostHeadDim; }
+constexpr bool is_head_dim(uint32_t head_dim) { return head_dim % 8 == 0 && head_dim > 0 && head_dim <= kMaxHeadDim; }
 
 // Elements that the kernels have room for.
 constexpr uint32_t padded_head_dim(uint32_t head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }

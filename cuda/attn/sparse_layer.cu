@@ -240,8 +240,8 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   if constexpr (kAgg == AggMode::kMaxZ) {
     // Warps per head: limited by the warps of a block, and by the lanes of the one warp that joins the parts of all
     // blocks. With few rows one warp per head is faster.
-    const uint32_t most_parts = w.group <= kWarps / 4 && w.n_blocks <= kWarp / 4 ? 4 : 2;
-    const uint32_t n_parts = w.n <= 2 * kWarp * w.n_blocks ? 1 : most_parts;
+    const uint32_t max_parts = w.group <= kWarps / 4 && w.n_blocks <= kWarp / 4 ? 4 : 2;
+    const uint32_t n_parts = w.n <= 2 * kWarp * w.n_blocks ? 1 : max_parts;
     if (warp < w.group * n_parts) push_moments(w, warp / n_parts, warp % n_parts, n_parts);
     cluster_sync();
     if (warp < w.group) join_moments(w, warp, w.n_blocks * n_parts);
@@ -313,7 +313,7 @@ bool has_recall(const SparseLayerArgs& a) {
   const KvView& kv = a.attn.attn.kv;
   const size_t room = kv.head_dim == 64 ? sizeof(Shared<64>::values) : sizeof(Shared<128>::values);
   const uint64_t n_slots = uint64_t{a.recall.tables.n_layers} * kv.n_kv_heads * a.recall.n_slots;
-  return a.recall.rules.prompt_slots == 0 && a.recall.n_slots <= kMostExchanged && n_slots < kAbsent &&
+  return a.recall.rules.prompt_slots == 0 && a.recall.n_slots <= kMaxExchanged && n_slots < kAbsent &&
          a.recall.host.n_rows < kAbsent / 2 && RecallScratch(kv.capacity, a.recall).bytes <= room;
 }
 
@@ -340,10 +340,10 @@ bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
   out.config.attrs = out.attributes;
   out.config.numAttrs = a.attn.overlap ? 2 : 1;
   const auto* kernel = reinterpret_cast<const void*>(out.kernel);
-  const auto most_bytes = static_cast<int>(device().shared_bytes);  // the same setting for tables of any size
+  const auto max_bytes = static_cast<int>(device().shared_bytes);  // the same setting for tables of any size
   int n_clusters = 0;
   const bool asked =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes) == cudaSuccess &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, max_bytes) == cudaSuccess &&
       cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
       cudaOccupancyMaxActiveClusters(&n_clusters, kernel, &out.config) == cudaSuccess;
   if (!asked) (void)cudaGetLastError();
@@ -352,7 +352,7 @@ bool prepare(const SparseLayerArgs& a, uint32_t n_blocks, Launch& out) {
 
 // With the largest clusters that all fit at once. An H200 can run 7 clusters of 10 to 16 blocks, or 15 of 8.
 bool prepare_largest(const SparseLayerArgs& a, Launch& out) {
-  for (uint32_t n_blocks = kMostBlocks; n_blocks >= kLeastBlocks; n_blocks -= 2) {
+  for (uint32_t n_blocks = kMaxBlocks; n_blocks >= kMinBlocks; n_blocks -= 2) {
     if (prepare(a, n_blocks, out)) return true;
   }
   return false;
@@ -367,7 +367,7 @@ bool has_sparse_layer(const SparseLayerArgs& a) {
   const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
                      t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 && t.soft_cap == 0.0f &&
                      t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
-                     t.kv.capacity <= kMostRows && (a.recall.tables.slots == nullptr || has_recall(a)) &&
+                     t.kv.capacity <= kMaxRows && (a.recall.tables.slots == nullptr || has_recall(a)) &&
                      (a.stop.microbatch == 0 || (a.stop.bound == nullptr && a.recall.tables.slots == nullptr));
   Launch launch;
   return plain && device().arch >= 90 && prepare_largest(a, launch);

@@ -11,12 +11,12 @@
 
 namespace weir::cuda::sparse {
 
-static_assert(kMostRows / kWarp <= kThreads, "a thread lists the rows of a word of bits");
+static_assert(kMaxRows / kWarp <= kThreads, "a thread lists the rows of a word of bits");
 
 // A few pages that come back are found one after the other, by a warp; more, by comparing all pairs.
 inline constexpr uint32_t kFewBack = 12;
 
-inline constexpr uint32_t kMostExchanged = kThreads;  // slots of a stream: each is a thread's candidate to leave
+inline constexpr uint32_t kMaxExchanged = kThreads;  // slots of a stream: each is a thread's candidate to leave
 
 // What a block keeps in the memory of Shared::values until it attends pages.
 struct RecallScratch {
@@ -24,7 +24,7 @@ struct RecallScratch {
   __host__ __device__ RecallScratch(uint32_t n_rows, const PageRecallArgs& a) {
     is_wanted = (size_t{resident_words(n_rows)} * sizeof(uint32_t) + 15) / 16 * 16;
     wanted = 2 * is_wanted;
-    leaving = wanted + most_wanted(a.rules, a.n_slots) * sizeof(Candidate);
+    leaving = wanted + max_wanted(a.rules, a.n_slots) * sizeof(Candidate);
     bytes = leaving + size_t{a.n_slots} * sizeof(Candidate);
   }
 };
@@ -34,7 +34,7 @@ struct RecallScratch {
 template <uint32_t kDim>
 struct Recall {
   uint32_t *resident, *is_wanted;  // a bit for each row
-  Candidate* wanted;               // [most_wanted] those that are cold and have a copy
+  Candidate* wanted;               // [max_wanted] those that are cold and have a copy
   Candidate* leaving;              // [n_slots] pages in the pool that may leave unless they are wanted
 
   __device__ explicit Recall(const Work<kDim>& w) {

@@ -15,11 +15,11 @@ namespace weir::cuda::sparse {
 inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kWarps = kThreads / kWarp;
 // Per cluster; not every device has room for clusters of more than 8.
-inline constexpr uint32_t kMostBlocks = 16, kLeastBlocks = 8;
+inline constexpr uint32_t kMaxBlocks = 16, kMinBlocks = 8;
 inline constexpr uint32_t kTileRows = 16;     // table rows that a warp estimates at a time
 inline constexpr uint32_t kTilePad = 32;      // elements; the padding puts the rows of the query into different banks
 inline constexpr uint32_t kSplitHeads = 4;    // the three bf16 parts of 4 heads fill the rows of an MMA
-inline constexpr uint32_t kMostRows = 16384;  // of a table: two counts of rows share a word
+inline constexpr uint32_t kMaxRows = 16384;   // of a table: two counts of rows share a word
 inline constexpr uint32_t kLengthShift = 28;  // of the length in a word with a page's slot and length
 // With recall, in a word of a page that is not in the pool, in place of the slot: this bit and, in the bits below,
 // where its copy is (raw slot, kNotRaw or kNoRaw), or the page's number among those that come back.
@@ -66,9 +66,9 @@ struct alignas(16) Shared {
   // Written by all blocks of the cluster, each at its rank; `moments` has several entries per block.
   Moments moments[kHeads][kWarp];
   // Of each warp's rows: the highest key, and the number of rows that are always selected.
-  uint2 range[kMostBlocks * kWarps];
-  float part[kMostBlocks][kHeads * kDim / kLeastBlocks];
-  float2 part_ml[kHeads][kMostBlocks];
+  uint2 range[kMaxBlocks * kWarps];
+  float part[kMaxBlocks][kHeads * kDim / kMinBlocks];
+  float2 part_ml[kHeads][kMaxBlocks];
 
   Deviation deviation[kHeads];
   SharedKeysScratch<kThreads> top;

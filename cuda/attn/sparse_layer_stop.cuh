@@ -5,7 +5,7 @@
 
 namespace weir::cuda::sparse {
 
-static_assert(kStopHeads == kHeads && kMostRows <= 1u << 16);
+static_assert(kStopHeads == kHeads && kMaxRows <= 1u << 16);
 
 // The queries that the estimates are made of are not read any more when attention begins. So a layer that stops needs
 // no more shared memory than one that does not, if there is room. With 18 KiB more a step took 7 us longer for each

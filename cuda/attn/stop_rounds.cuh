@@ -18,8 +18,8 @@
 
 namespace weir::cuda::sparse {
 
-inline constexpr uint32_t kStopHeads = 8;    // most query heads of a group
-inline constexpr uint32_t kMostRound = 256;  // pages
+inline constexpr uint32_t kStopHeads = 8;   // most query heads of a group
+inline constexpr uint32_t kMaxRound = 256;  // pages
 // Sums of pages, for all heads. With them StopWork takes the place of the queries that the estimates are made of; a
 // group of 8 has 240 pages in a round then.
 inline constexpr uint32_t kRoundSums = 240 * kStopHeads;
@@ -46,7 +46,7 @@ inline StopRule stop_rule(const AttnStop& a, uint32_t group) {
   if (a.microbatch != 0) r.sure = (a.quiet_pages + a.microbatch - 1) / a.microbatch * a.microbatch;
   r.exact = a.quiet_pages > 0 && a.quiet_share >= 1.0f ? 1 : 0;
   r.by_bounds = a.quiet_pages == 0 && a.bound != nullptr;
-  r.most = std::min(kMostRound, kRoundSums / group);
+  r.most = std::min(kMaxRound, kRoundSums / group);
   return r;
 }
 
@@ -70,10 +70,10 @@ struct PagesLeft {
 
 // What a block keeps while it attends, in shared memory.
 struct alignas(16) StopWork {
-  alignas(16) uint32_t key[kMostRound];  // of a round's pages, by row
-  uint32_t page[kMostRound];             // in the order in which they are taken
-  uint16_t row[kMostRound];              // by row
-  uint8_t may_be_least[kMostRound];      // in order: whether it is full and not forced
+  alignas(16) uint32_t key[kMaxRound];  // of a round's pages, by row
+  uint32_t page[kMaxRound];             // in the order in which they are taken
+  uint16_t row[kMaxRound];              // by row
+  uint8_t may_be_least[kMaxRound];      // in order: whether it is full and not forced
   PagesLeft left;
   HeadSeen seen[kStopHeads];
   float lse[2][kRoundSums];  // [group, most] in order; written by all blocks, in alternating rounds
@@ -115,7 +115,7 @@ __device__ inline uint32_t round_length(const StopRule& rule, const Progress& p,
 template <uint32_t kThreads, class Pages, class IsFull>
 __device__ void take_round(uint32_t* keys, const Pages& pages, uint32_t n_rows, uint32_t n,
                            SharedKeysScratch<kThreads>& top, StopWork& t, const IsFull& is_full) {
-  static_assert(2 * kMostRound <= kThreads);
+  static_assert(2 * kMaxRound <= kThreads);
   const PagesLeft left = t.left;
   const uint32_t n_forced = min(n, left.n_forced), n_best = n - n_forced;
   Threshold threshold = {kKeyNever, 0};  // all rows

@@ -98,8 +98,8 @@ __device__ inline float gate_logit(Gate gate, float g) {
 // What a gate does to its inputs before that. By comparisons, which let a NaN pass.
 __device__ inline void clamp_inputs(Gate gate, float& g, float& u) {
   if (gate != Gate::kClamped) return;
-  g = g > kClampedMost ? kClampedMost : g;
-  u = (u > kClampedMost ? kClampedMost : u < -kClampedMost ? -kClampedMost : u) + 1.0f;
+  g = g > kClampedMax ? kClampedMax : g;
+  u = (u > kClampedMax ? kClampedMax : u < -kClampedMax ? -kClampedMax : u) + 1.0f;
 }
 
 #endif  // __CUDACC__

@@ -9,7 +9,7 @@ namespace weir::cuda {
 
 #ifdef __CUDACC__
 
-inline constexpr uint32_t kMostRanked = 64;  // keys between two pivots that are ranked by comparing all pairs
+inline constexpr uint32_t kMaxRanked = 64;  // keys between two pivots that are ranked by comparing all pairs
 
 // Two counts below 2^16 share one word; the second is shifted by this.
 inline constexpr uint32_t kSecondCount = 16;
@@ -19,7 +19,7 @@ struct SharedKeysScratch {
   uint2 bins[kThreads];                 // histogram, two bins per thread; zero before
   uint32_t warps[2][kThreads / kWarp];  // alternating, so that a round needs one barrier
   uint32_t chosen[2][kThreads / kWarp];
-  uint32_t ranked[kMostRanked];
+  uint32_t ranked[kMaxRanked];
   uint32_t n_ranked;  // zero before
   uint32_t key, n_equal;
   uint32_t bin, n_above, n_in_bin;
@@ -137,7 +137,7 @@ __device__ inline void find_bin(const uint32_t* keys, uint32_t n, uint32_t k, ui
 
 // Finds the threshold of the selected keys. Selected are the n_forced keys that are kKeyAlways and the k largest of the
 // others; 1 <= k <= the number of the others, and none of the others exceeds high_key.
-// The histogram gives the bin of the k-th largest key. While more than kMostRanked keys share its interval, a round
+// The histogram gives the bin of the k-th largest key. While more than kMaxRanked keys share its interval, a round
 // counts the keys above two pivots and keeps the third that holds the k-th. The pivots divide the interval evenly by
 // score and by key in alternating rounds; 21 rounds by key are enough for any keys. The remaining keys are ranked by
 // comparing all pairs.
@@ -150,7 +150,7 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
   const uint2 range = bins.range(s.bin);
   uint32_t low = max(range.x, 1u) - 1, high = min(range.y, high_key), n_low = s.n_above + s.n_in_bin,
            n_high = s.n_above;
-  for (uint32_t round = 0; n_low - n_high > kMostRanked && high - low > 1; ++round) {
+  for (uint32_t round = 0; n_low - n_high > kMaxRanked && high - low > 1; ++round) {
     const uint32_t third = max(1u, (high - low) / 3);
     uint32_t first = low + third, second = high - third;
     if (round % 2 == 0) {
@@ -184,7 +184,7 @@ __device__ inline Threshold find_shared_threshold(const uint32_t* keys, uint32_t
   __syncthreads();
   const uint32_t n_ranked = n_low - n_high, left = k - n_high;
   // Several lanes share the comparisons of one key.
-  constexpr uint32_t kSharing = kThreads / kMostRanked;
+  constexpr uint32_t kSharing = kThreads / kMaxRanked;
   static_assert(kSharing > 0 && kWarp % kSharing == 0);
   const uint32_t own = threadIdx.x / kSharing < n_ranked ? s.ranked[threadIdx.x / kSharing] : kKeyNever;
   uint32_t counts = 0;

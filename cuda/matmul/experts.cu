@@ -176,8 +176,8 @@ template <class F, bool kGlu>
 __global__ void __launch_bounds__(kThreads, kBlocks<F>)
     expert_gemv_kernel(const __grid_constant__ ExpertGemvArgs a, const __grid_constant__ Stacks<F> stacks) {
   extern __shared__ __align__(16) std::byte input[];
-  __shared__ float sums[kWarps], weights[kMostExpertsUsed];
-  __shared__ uint32_t ids[kMostExpertsUsed];
+  __shared__ float sums[kWarps], weights[kMaxExpertsUsed];
+  __shared__ uint32_t ids[kMaxExpertsUsed];
   using T = Tile<F, kGlu>;
   const uint32_t lane = threadIdx.x % kWarp;
   // The router reads x, too, and let this kernel start when x was there: only the choice is waited for.
@@ -397,7 +397,7 @@ Status experts_step(OpContext& cx, const ExpertsStepArgs& a) {
 Status experts(OpContext& cx, const ExpertsArgs& a) {
   if (a.n_tok == 0) return {};
   WEIR_TRY(check(cx, a));
-  if (a.n_tok > kMostColumns) return experts_prompt(cx, a);
+  if (a.n_tok > kMaxColumns) return experts_prompt(cx, a);
   ExpertsStepArgs step;
   step.op = a;
   step.op.n_tok = 1;

@@ -30,7 +30,7 @@ GemvOfType of_type(WeightType type) {
 }
 
 // Columns of the kernel that computes n columns.
-constexpr uint32_t kernel_columns(uint32_t n) { return n <= 2 ? n : n <= 4 ? 4 : kMostColumns; }
+constexpr uint32_t kernel_columns(uint32_t n) { return n <= 2 ? n : n <= 4 ? 4 : kMaxColumns; }
 
 // Whether the inputs of n columns fit into shared memory together.
 bool fit_together(WeightType type, uint32_t n, uint32_t n_cols) {
@@ -88,8 +88,8 @@ uint32_t gemv_max_cols(WeightType type) {
 }
 
 Status gemv(OpContext& cx, const GemvArgs& a) {
-  if (a.n_more >= kMostColumns)
-    return fail(WEIR_ERR_INTERNAL, "gemv: %u columns, at most %u", a.n_more + 1, kMostColumns);
+  if (a.n_more >= kMaxColumns)
+    return fail(WEIR_ERR_INTERNAL, "gemv: %u columns, at most %u", a.n_more + 1, kMaxColumns);
   bool done[3] = {};
   bool overlap = a.overlap;
   for (uint32_t i = 0; i < a.n_parts; ++i) {

@@ -10,7 +10,7 @@ namespace weir::cuda {
 
 using device::GemvArgs;
 using device::GemvColumn;
-using device::kMostColumns;
+using device::kMaxColumns;
 
 // Every column's y has the same bits as when it is computed alone. Weights are read once for all columns whose inputs
 // fit into shared memory together. They are laid out as formats.cuh says; n_cols is a multiple of 32. Each weight type

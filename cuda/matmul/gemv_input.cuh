@@ -83,10 +83,10 @@ __device__ void quantize(const Eight& x, uint32_t at, uint32_t n_cols, std::byte
   const bool finite = bits < 0x7F800000u;
   const float most = __uint_as_float(bits);
   // 32512 = 127 * 256 is the largest value for which the high byte still fits into a signed byte after the low byte was
-  // rounded off. The fast division needs a normal divisor of at most 2^126, hence kSmaller; a maximum below kLeast
+  // rounded off. The fast division needs a normal divisor of at most 2^126, hence kSmaller; a maximum below kMin
   // counts as 0.
-  constexpr float kSmaller = 1.0f / 65536.0f, kLeast = 0x1p-100f;
-  const float inverse = finite && most >= kLeast ? __fdividef(32512.0f * kSmaller, most * kSmaller) : 0.0f;
+  constexpr float kSmaller = 1.0f / 65536.0f, kMin = 0x1p-100f;
+  const float inverse = finite && most >= kMin ? __fdividef(32512.0f * kSmaller, most * kSmaller) : 0.0f;
   // Adding this to a value below 2^22 rounds it to the nearest integer, which is then in the low bits of the sum.
   // Conversion instructions are slow.
   constexpr float kRounder = 12582912.0f;  // 2^23 + 2^22

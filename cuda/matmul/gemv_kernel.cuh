@@ -427,7 +427,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
 
 inline size_t shared_room() { return device().shared_bytes - 1024; }  // what the kernel's static arrays leave
 
-using AllColumns = GemvKernelArgs<kMostColumns>;
+using AllColumns = GemvKernelArgs<kMaxColumns>;
 
 // Launches a kernel for columns [first, first + n) of `all`; n is at most the number of columns that the kernel has.
 using Launcher = Status (*)(OpContext& cx, const AllColumns& all, uint32_t first, uint32_t n, bool overlap);
@@ -475,11 +475,11 @@ Launcher launcher_of(uint32_t n_cols) {
     return launch_columns<F, unroll_of_columns(kColumns, F::kInteger, F::kRegisters), kGlu, kColumns>;
   } else {
     const uint32_t n_units = n_cols / F::kUnit;
-    constexpr uint32_t kMost = 4 / (kGlu ? 2 : 1), kTwo = kMost < 2 ? kMost : 2;
+    constexpr uint32_t kMax = 4 / (kGlu ? 2 : 1), kTwo = kMax < 2 ? kMax : 2;
     const auto fits = [&](uint32_t unroll) { return column_bytes(input_shape<F>(), n_cols, unroll) <= shared_room(); };
     if (n_units <= kWarp || !fits(kTwo)) return launch_columns<F, 1, kGlu, kColumns>;
-    if (n_units <= 2 * kWarp || !fits(kMost)) return launch_columns<F, kTwo, kGlu, kColumns>;
-    return launch_columns<F, kMost, kGlu, kColumns>;
+    if (n_units <= 2 * kWarp || !fits(kMax)) return launch_columns<F, kTwo, kGlu, kColumns>;
+    return launch_columns<F, kMax, kGlu, kColumns>;
   }
 }
 
@@ -490,7 +490,7 @@ struct GemvOfType {
   InputShape input;
   bool integer;
   uint32_t registers;  // of one unit
-  // The launcher for a kernel of 1, 2, 4 or kMostColumns columns.
+  // The launcher for a kernel of 1, 2, 4 or kMaxColumns columns.
   gemv_kernels::Launcher (*find)(bool glu, uint32_t columns, uint32_t n_cols);
 };
 
@@ -499,7 +499,7 @@ gemv_kernels::Launcher find_gemv(uint32_t columns, uint32_t n_cols) {
   return columns == 1   ? gemv_kernels::launcher_of<F, kGlu, 1>(n_cols)
          : columns == 2 ? gemv_kernels::launcher_of<F, kGlu, 2>(n_cols)
          : columns == 4 ? gemv_kernels::launcher_of<F, kGlu, 4>(n_cols)
-                        : gemv_kernels::launcher_of<F, kGlu, kMostColumns>(n_cols);
+                        : gemv_kernels::launcher_of<F, kGlu, kMaxColumns>(n_cols);
 }
 
 template <class F>

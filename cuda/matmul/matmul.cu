@@ -102,7 +102,7 @@ Status multiply(OpContext& cx, const Scratch& s, const MatmulPart& part, uint32_
   return {};
 }
 
-bool fits_gemv(const Weight& w, uint32_t n_tok) { return n_tok <= kMostColumns && w.n_cols <= gemv_max_cols(w.type); }
+bool fits_gemv(const Weight& w, uint32_t n_tok) { return n_tok <= kMaxColumns && w.n_cols <= gemv_max_cols(w.type); }
 
 // `by_gemv`: whether the op goes through the GEMV or the GEMM.
 Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv) {
@@ -120,7 +120,7 @@ Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv)
 
 // Multiplies g's parts with n_tok rows of x [n_tok, n_cols], of which g.x is the first; y [n_tok, n_rows].
 Status multiply_few(OpContext& cx, GemvArgs& g, uint32_t n_tok) {
-  GemvColumn more[kMostColumns - 1] = {};
+  GemvColumn more[kMaxColumns - 1] = {};
   for (size_t t = 1; t < n_tok; ++t) {
     GemvColumn& column = more[t - 1];
     column.x = g.x + t * g.part[0].w.n_cols;

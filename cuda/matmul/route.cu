@@ -58,12 +58,12 @@ __device__ void choose(const RouteArgs& a, const float* logits, uint32_t* ids, f
 }
 
 // Experts that a block of kThreads chooses from together; of more, one warp chooses as for prompts.
-constexpr uint32_t kMostTogether = kThreads;
+constexpr uint32_t kMaxTogether = kThreads;
 
-// One block: the same choice for at most kMostTogether experts. A thread has an expert and counts those before it, so
+// One block: the same choice for at most kMaxTogether experts. A thread has an expert and counts those before it, so
 // that nothing is chosen one after another.
 __device__ void choose_together(const RouteArgs& a, const float* logits, uint32_t* ids, float* weights) {
-  __shared__ unsigned long long ranks[kMostTogether];
+  __shared__ unsigned long long ranks[kMaxTogether];
   __shared__ uint32_t chosen[kThreads / kWarp];
   __shared__ float sums[kThreads / kWarp], most;
   const uint32_t e = threadIdx.x, lane = e % kWarp, warp = e / kWarp;
@@ -122,7 +122,7 @@ __device__ const float* router_row(const RouteArgs& a, uint32_t expert) {
 // Numerics: f32; the norm's scale is applied to the logit.
 __global__ void __launch_bounds__(kThreads) route_kernel(const RouteArgs a) {
   constexpr uint32_t kHeld = 4;
-  __shared__ uint32_t chosen[kMostExpertsUsed];
+  __shared__ uint32_t chosen[kMaxExpertsUsed];
   __shared__ bool is_last;
   const uint32_t expert = blockIdx.x, n = a.d_model / 4;
   const auto* row = reinterpret_cast<const float4*>(router_row(a, expert));
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const RouteArgs a) {
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  if (a.n_experts <= kMostTogether) {
+  if (a.n_experts <= kMaxTogether) {
     choose_together(a, a.out.logits, a.out.ids, a.out.weights);
   } else if (threadIdx.x < kWarp) {
     choose(a, a.out.logits, a.out.ids, a.out.weights, chosen);
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kRowWarps* kWarp) route_rows_kernel(const Rout
 
 // Computes: ids and weights of many tokens from their logits. Launch: one warp per token.
 __global__ void __launch_bounds__(kThreads) choose_kernel(const RouteArgs a) {
-  __shared__ uint32_t chosen[kThreads / kWarp][kMostExpertsUsed];
+  __shared__ uint32_t chosen[kThreads / kWarp][kMaxExpertsUsed];
   const uint32_t warp = threadIdx.x / kWarp, tok = blockIdx.x * (kThreads / kWarp) + warp;
   if (tok >= a.n_tok) return;
   choose(a, a.out.logits + size_t{tok} * a.out.n_logits, a.out.ids + size_t{tok} * a.n_used,

@@ -21,7 +21,7 @@ struct Candidate {
 
 // Lists of a block, in shared memory.
 struct RecallLists {
-  Candidate* wanted;      // that are cold and have a copy; see most_wanted
+  Candidate* wanted;      // that are cold and have a copy; see max_wanted
   Candidate* leaving;     // [n_slots]
   Candidate *back, *out;  // those that do, in order; at first of host.most elements
   uint32_t* is_wanted;    // a bit for each row

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kChoose) choose_kernel(const PageRecallArgs a)
   __shared__ Warps warps;
   __shared__ PartsScratch parts;
   const uint32_t kv_head = blockIdx.x, stream = a.layer * a.tables.n_kv_heads + kv_head;
-  const size_t most = most_wanted(a.rules, a.n_slots);
+  const size_t most = max_wanted(a.rules, a.n_slots);
   Candidate* const sorted = candidates + most + a.n_slots;
   RecallLists lists = {candidates, candidates + most, sorted, sorted + a.host.most,
                        reinterpret_cast<uint32_t*>(sorted + 2 * a.host.most)};
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
 }  // namespace
 
 size_t page_recall_shared_bytes(const StepRules& rules, uint32_t n_slots, uint32_t capacity) {
-  const size_t n_candidates = most_wanted(rules, n_slots) + n_slots + 2 * size_t{rules.recall_pages};
+  const size_t n_candidates = max_wanted(rules, n_slots) + n_slots + 2 * size_t{rules.recall_pages};
   return kFixedShared + n_candidates * sizeof(Candidate) + resident_words(capacity) * sizeof(uint32_t);
 }
 

@@ -15,7 +15,7 @@ using device::RecallHead;
 using device::SpoilLostArgs;
 
 // Most wanted pages that are cold: pinned ones are always wanted, and at most as many as there are slots.
-constexpr size_t most_wanted(const StepRules& rules, uint32_t n_slots) { return size_t{rules.select_budget} + n_slots; }
+constexpr size_t max_wanted(const StepRules& rules, uint32_t n_slots) { return size_t{rules.select_budget} + n_slots; }
 
 // The shared memory that the first kernel of page_recall takes: the candidates lie there. `capacity`: rows of a stream.
 size_t page_recall_shared_bytes(const StepRules& rules, uint32_t n_slots, uint32_t capacity);

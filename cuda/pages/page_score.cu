@@ -1,7 +1,7 @@
 // Computes: estimates of q.k over pages from their digests.
 // Launch: grid (KV heads, blocks along the capacity); blocks stride over the rows in use.
 // Numerics: sums in f32, where the reference has f64.
-// Traffic: each digest once for up to kMostHeads heads of the group, in page_score_step once for all. These bytes bound
+// Traffic: each digest once for up to kMaxHeads heads of the group, in page_score_step once for all. These bytes bound
 // the time of a step's estimates.
 // Papers: as lib/ops/page_score_ref.cpp.
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kBlock = 256;
-constexpr uint32_t kMostHeads = 8;  // per pass over the digests; their queries are in registers
+constexpr uint32_t kMaxHeads = 8;  // per pass over the digests; their queries are in registers
 // Six blocks for each of 132 SMs, so that the loads of one block hide the latency of another.
 constexpr uint32_t kBlocksWanted = 792;
 constexpr uint32_t kLaneChannels = 8;  // one 16-byte load
@@ -346,12 +346,12 @@ __global__ void __launch_bounds__(kStepBlock, 2) page_score_step_team(const Page
   }
 }
 
-// Any even head_dim and any kind: one row per warp. The queries of up to kMostHeads heads, [kMostHeads, head_dim], and
+// Any even head_dim and any kind: one row per warp. The queries of up to kMaxHeads heads, [kMaxHeads, head_dim], and
 // their norms are in shared memory.
 template <Form kForm>
 __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a) {
   extern __shared__ float q[];
-  __shared__ float norm[kMostHeads];
+  __shared__ float norm[kMaxHeads];
   wait_for_previous();
   start_next();
   const Rows rows(a, blockIdx.x);
@@ -359,8 +359,8 @@ __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a)
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, n_warps = kBlock / kWarp;
   const uint32_t n_elements = kForm == Form::kSphere ? d + 2 : kForm == Form::kMean ? d : 2 * d;
   if (blockIdx.y * n_warps >= rows.n) return;
-  for (uint32_t first_head = 0; first_head < group; first_head += kMostHeads) {
-    const uint32_t n_heads = min(kMostHeads, group - first_head);
+  for (uint32_t first_head = 0; first_head < group; first_head += kMaxHeads) {
+    const uint32_t n_heads = min(kMaxHeads, group - first_head);
     const float* from = a.q + size_t{rows.kv_head * group + first_head} * d;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < n_heads * d; i += kBlock) q[i] = from[i];
@@ -376,12 +376,12 @@ __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a)
     }
     for (uint32_t row = blockIdx.y * n_warps + warp; row < rows.n; row += gridDim.y * n_warps) {
       const auto* digest = reinterpret_cast<const uint32_t*>(a.kv.digests + rows.digest(row) * n_elements);
-      float sum[kMostHeads] = {}, square[kMostHeads] = {};
+      float sum[kMaxHeads] = {}, square[kMaxHeads] = {};
       for (uint32_t i = lane; i < d / 2; i += kWarp) {
         const uint32_t first = digest[i];
         const uint32_t second = kForm == Form::kBound || kForm == Form::kMeanStd ? digest[d / 2 + i] : 0;
 #pragma unroll
-        for (uint32_t g = 0; g < kMostHeads; ++g) {
+        for (uint32_t g = 0; g < kMaxHeads; ++g) {
           if (g >= n_heads) break;
           const float* pair = q + g * d + 2 * i;
           add_channel<kForm>(pair[0], bf16_low(first), bf16_low(second), sum[g], square[g]);
@@ -389,7 +389,7 @@ __global__ void __launch_bounds__(kBlock) page_score_warp(const PageScoreArgs a)
         }
       }
 #pragma unroll
-      for (uint32_t g = 0; g < kMostHeads; ++g) {
+      for (uint32_t g = 0; g < kMaxHeads; ++g) {
         if (g >= n_heads) break;
         float score = warp_sum(sum[g]);
         if (kForm == Form::kMeanStd) score += a.spread * sqrtf(warp_sum(square[g]));
@@ -418,7 +418,7 @@ Status launch_heads(OpContext& cx, const PageScoreArgs& a) {
   if (group == 1) return launch_team<kForm, kDim, 1>(cx, a);
   if (group == 2) return launch_team<kForm, kDim, 2>(cx, a);
   if (group <= 4) return launch_team<kForm, kDim, 4>(cx, a);
-  return launch_team<kForm, kDim, kMostHeads>(cx, a);
+  return launch_team<kForm, kDim, kMaxHeads>(cx, a);
 }
 
 template <Form kForm>
@@ -428,7 +428,7 @@ Status launch_form(OpContext& cx, const PageScoreArgs& a) {
     if (a.kv.head_dim == 64) return launch_heads<kForm, 64>(cx, a);
     if (a.kv.head_dim == 128) return launch_heads<kForm, 128>(cx, a);
   }
-  const uint32_t heads = std::min(kMostHeads, a.n_heads / a.kv.n_kv_heads);
+  const uint32_t heads = std::min(kMaxHeads, a.n_heads / a.kv.n_kv_heads);
   const dim3 grid(a.kv.n_kv_heads, parts_of(a, kBlock / kWarp));
   return launch("page_score", page_score_warp<kForm>, grid, kBlock, size_t{heads} * a.kv.head_dim * sizeof(float),
                 stream_of(cx), true, a);

@@ -20,10 +20,10 @@ constexpr uint32_t kDigitBits = 11;
 // Keys in shared memory, 32 KiB; the keys of later rows are computed again when needed.
 constexpr uint32_t kSharedRows = 8192;
 // Rows per thread whose keys fit in registers; longer tables are read several times.
-constexpr uint32_t kMostRows = 8;
-constexpr uint32_t kMostRanked = 256;  // keys of one bin that are ranked by comparing all pairs
-constexpr uint32_t kReadAhead = 8;     // scores that a thread loads at once
-constexpr float kLeastPlain = 1e-30f;  // variances from this to its inverse have a square root in f32
+constexpr uint32_t kMaxRows = 8;
+constexpr uint32_t kMaxRanked = 256;  // keys of one bin that are ranked by comparing all pairs
+constexpr uint32_t kReadAhead = 8;    // scores that a thread loads at once
+constexpr float kMinPlain = 1e-30f;   // variances from this to its inverse have a square root in f32
 // A variance this small relative to the sum of squares that it was subtracted from is rounding error.
 constexpr double kAlike = 1e-14;
 constexpr uint32_t kStatHeads = kBlock / kWarp;  // heads whose statistics are computed at once
@@ -41,7 +41,7 @@ struct Scratch {
   double sums[2 * kMaxBlockWarps];
   uint32_t counts[kMaxBlockWarps];
   uint32_t lows[kMaxBlockWarps], highs[kMaxBlockWarps], taken[kMaxBlockWarps];
-  uint32_t ranked[kMostRanked];
+  uint32_t ranked[kMaxRanked];
   uint32_t n_ranked, key, n_equal;
 };
 
@@ -174,7 +174,7 @@ __device__ void deviation_stats(const Stream& s, uint32_t first, uint32_t n_head
     if (count + 1 != s.n) per_row = 1.0 / count;
     const double mean = sum * per_row, variance = (square - sum * mean) * per_row;
     const auto near_variance = static_cast<float>(variance), near_mean = static_cast<float>(mean);
-    const bool is_plain = near_variance > kLeastPlain && near_variance < 1.0f / kLeastPlain;
+    const bool is_plain = near_variance > kMinPlain && near_variance < 1.0f / kMinPlain;
     HeadStats h = {about + near_mean, 0.0f, 0.0f, 0.0f, 0.0f};
     h.mean_rest = static_cast<float>(double{about} - double{h.mean} + mean);
     if (variance > kAlike * square * per_row)
@@ -394,7 +394,7 @@ __device__ inline Threshold own_threshold(const Stream& s, const OwnRows<kRows>&
     __syncthreads();
     find_digit(kBins, n_best, shared.top);
     const uint32_t chosen_bin = shared.top.digit, left = shared.top.left;
-    if (shared.top.in_bin <= kMostRanked) {
+    if (shared.top.in_bin <= kMaxRanked) {
 #pragma unroll
       for (uint32_t i = 0; i < kRows; ++i) {
         if (rows.is_open(i) && bin[i] == chosen_bin) shared.ranked[atomicAdd(&shared.n_ranked, 1u)] = key[i];
@@ -428,7 +428,7 @@ __device__ inline Threshold own_threshold(const Stream& s, const OwnRows<kRows>&
 template <uint32_t kRows>
 __device__ inline void list_own_rows(const Stream& s, const OwnRows<kRows>& rows, const float (&score)[kRows],
                                      uint32_t list, uint32_t* keys, Scratch& shared) {
-  // Two counts in one word: both are below 2^16, as there are at most kMostRows * kBlock rows.
+  // Two counts in one word: both are below 2^16, as there are at most kMaxRows * kBlock rows.
   constexpr uint32_t kHalf = 16;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, before = (1u << lane) - 1;
   const uint32_t nothing = key_of_score(-INFINITY);
@@ -514,8 +514,8 @@ __global__ void __launch_bounds__(kBlock, 1) page_select_kernel(const PageSelect
     select_own_rows<kAgg, 2>(s, list, keys, shared);
     return;
   }
-  if (group <= kStatHeads && s.n <= kMostRows * kBlock) {
-    select_own_rows<kAgg, kMostRows>(s, list, keys, shared);
+  if (group <= kStatHeads && s.n <= kMaxRows * kBlock) {
+    select_own_rows<kAgg, kMaxRows>(s, list, keys, shared);
     return;
   }
   wait_for_previous();
@@ -542,7 +542,7 @@ Status launch_select(OpContext& cx, const PageSelectArgs& a) {
 uint64_t page_select_scratch_bytes(const OpShapes&) { return 0; }
 
 Status page_select(OpContext& cx, const PageSelectArgs& a) {
-  static_assert(kMostRows * kBlock <= kSharedRows, "keys in registers fit into shared memory");
+  static_assert(kMaxRows * kBlock <= kSharedRows, "keys in registers fit into shared memory");
   static_assert(sizeof(Scratch) + kSharedRows * sizeof(uint32_t) <= 48 * 1024, "what a block may have without asking");
   switch (a.agg) {
     case AggMode::kSumProb:

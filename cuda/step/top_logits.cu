@@ -15,10 +15,10 @@ namespace weir::cuda {
 namespace {
 
 constexpr uint32_t kBlock = 1024;
-constexpr uint32_t kMostParts = 64;   // enough blocks to read the logits of a large vocabulary at once
-constexpr uint32_t kLeastParts = 16;  // parts of 128k logits are then not much larger than kTopSharedRows
-constexpr uint32_t kMostCandidates = kMostTopLogits * kLeastParts;  // of all parts
-static_assert(kMostCandidates >= kTopSharedRows);
+constexpr uint32_t kMaxParts = 64;  // enough blocks to read the logits of a large vocabulary at once
+constexpr uint32_t kMinParts = 16;  // parts of 128k logits are then not much larger than kTopSharedRows
+constexpr uint32_t kMaxCandidates = kMaxTopLogits * kMinParts;  // of all parts
+static_assert(kMaxCandidates >= kTopSharedRows);
 
 // Each block has part_rows rows; the last block may have fewer, but has at least one.
 __global__ void __launch_bounds__(kBlock) top_logits_kernel(const TopLogitsArgs a, uint32_t part_rows) {
@@ -52,11 +52,11 @@ __global__ void __launch_bounds__(kBlock) read_logits_kernel(const ReadLogitsArg
 
 }  // namespace
 
-uint64_t top_logits_scratch_bytes() { return uint64_t{kMostCandidates} * sizeof(uint2); }
+uint64_t top_logits_scratch_bytes() { return uint64_t{kMaxCandidates} * sizeof(uint2); }
 
 Status top_logits(OpContext& cx, const TopLogitsArgs& a) {
   // Few enough candidates for the last block's shared memory, unless the parts would become large.
-  const uint32_t n_parts = std::clamp(kTopSharedRows / a.n, kLeastParts, kMostParts);
+  const uint32_t n_parts = std::clamp(kTopSharedRows / a.n, kMinParts, kMaxParts);
   const uint32_t part_rows = (a.vocab_size + n_parts - 1) / n_parts;
   const uint32_t grid = (a.vocab_size + part_rows - 1) / part_rows;
   return launch("top_logits", top_logits_kernel, grid, kBlock, 0, stream_of(cx), false, a, part_rows);

@@ -15,7 +15,7 @@ inline constexpr uint32_t kTopSharedRows = 6144;  // keys in shared memory: what
 
 struct TopLogitsScratch {
   TopKeysScratch<kTopDigitBits> top;
-  unsigned long long sorted[kMostTopLogits];
+  unsigned long long sorted[kMaxTopLogits];
   uint32_t keys[kTopSharedRows];
   bool is_last;
 };

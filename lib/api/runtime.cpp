@@ -71,7 +71,7 @@ constexpr struct {
   int32_t device;
   const char* name;
 } kDriven[] = {{WEIR_DEVICE_CUDA, "cuda"}, {WEIR_DEVICE_VULKAN, "vulkan"}};
-constexpr uint32_t kMostInfos = 1 + static_cast<uint32_t>(std::size(kDriven)) * kMostListed;
+constexpr uint32_t kMaxInfos = 1 + static_cast<uint32_t>(std::size(kDriven)) * kMaxListed;
 
 weir_device_info processor() {
   weir_device_info info = WEIR_DEVICE_INFO_INIT;
@@ -101,7 +101,7 @@ uint32_t list_devices(const weir_runtime& runtime, weir_device_info* out) {
   uint32_t n = 0;
   out[n++] = processor();
   for (const auto& driven : kDriven) {
-    ListedDevice devices[kMostListed];
+    ListedDevice devices[kMaxListed];
     uint32_t n_listed = 0;
     if (const Status status = runtime.devices.list(driven.device, devices, n_listed); !status.ok())
       runtime.log.write(WEIR_LOG_INFO, "device %s: %s", driven.name, last_error_text());
@@ -194,7 +194,7 @@ weir_status weir_runtime_devices(const weir_runtime* runtime, weir_device_info* 
                     devices->struct_size);
       }
     }
-    weir_device_info list[api::kMostInfos];
+    weir_device_info list[api::kMaxInfos];
     const uint32_t n = api::list_devices(*runtime, list);
     *n_devices = n;
     if (capacity < n) return fail(WEIR_ERR_BUFFER_TOO_SMALL, "%u devices, room for %u", n, capacity);

@@ -84,8 +84,8 @@ Status read_generate_options(const weir_generate_options* options, weir_generate
 }
 
 Status list_sessions(const char* function, weir_session* const* sessions, uint32_t n, SessionList& list) {
-  if (n == 0 || n > Session::kMostTogetherSessions) {
-    return fail(WEIR_ERR_INVALID_ARG, "%s: n_sessions is %u, not 1..%u", function, n, Session::kMostTogetherSessions);
+  if (n == 0 || n > Session::kMaxTogetherSessions) {
+    return fail(WEIR_ERR_INVALID_ARG, "%s: n_sessions is %u, not 1..%u", function, n, Session::kMaxTogetherSessions);
   }
   for (uint32_t i = 0; i < n; ++i) {
     if (sessions[i] == nullptr) return fail(WEIR_ERR_INVALID_ARG, "%s: sessions[%u] is NULL", function, i);

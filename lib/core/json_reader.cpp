@@ -36,11 +36,11 @@ class JsonText::Reader {
 
   Status read(Id parent, uint32_t key, uint32_t key_bytes, uint32_t depth) {
     skip_spaces();
-    if (depth > kMostDepth) return wrong("values are nested too deeply");
+    if (depth > kMaxDepth) return wrong("values are nested too deeply");
     if (at_ == text_.size()) return wrong("it ends too early");
     const Id id = out_.values_.size();
-    if (id == kMostValues)
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: it has more than the %u values that are read", what_, kMostValues);
+    if (id == kMaxValues)
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: it has more than the %u values that are read", what_, kMaxValues);
     out_.values_.push_back({kNull, 0, kNone, parent, key, key_bytes, 0, 0});
     const char c = peek();
     if (c == '{' || c == '[') return read_members(id, c == '{', depth);
@@ -180,9 +180,8 @@ class JsonText::Reader {
 Status JsonText::read(std::string_view text, const char* what) {
   values_.clear();
   texts_.clear();
-  if (text.size() > kMostBytes) {
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: %zu bytes are more than the %u that are read", what, text.size(),
-                kMostBytes);
+  if (text.size() > kMaxBytes) {
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: %zu bytes are more than the %u that are read", what, text.size(), kMaxBytes);
   }
   return Reader(*this, text, what).run();
 }
@@ -256,7 +255,7 @@ bool Decimal::read(std::string_view number) {
       if (in_fraction) --point;
       continue;
     }
-    if (n_digits == kMostDigits) return false;
+    if (n_digits == kMaxDigits) return false;
     digits[n_digits++] = number[at];
     if (!in_fraction) ++point;
   }
@@ -275,7 +274,7 @@ bool Decimal::read(std::string_view number) {
   }
   point += power;
   exponent = static_cast<int32_t>(point);
-  return point >= -static_cast<int64_t>(kMostDigits) && point <= static_cast<int64_t>(kMostDigits);
+  return point >= -static_cast<int64_t>(kMaxDigits) && point <= static_cast<int64_t>(kMaxDigits);
 }
 
 int compare(const Decimal& a, const Decimal& b) {

@@ -15,8 +15,8 @@ class JsonText {
  public:
   using Id = uint32_t;
   static constexpr Id kNone = UINT32_MAX;
-  static constexpr uint32_t kMostDepth = 200;
-  static constexpr uint32_t kMostBytes = 16u << 20, kMostValues = 1u << 20;
+  static constexpr uint32_t kMaxDepth = 200;
+  static constexpr uint32_t kMaxBytes = 16u << 20, kMaxValues = 1u << 20;
   enum Kind : uint8_t { kNull, kFalse, kTrue, kNumber, kString, kArray, kObject };
 
   explicit JsonText(std::pmr::memory_resource* memory) : values_(memory), texts_(memory) {}
@@ -54,11 +54,11 @@ class JsonText {
 // A number's value, exact: sign, digits without zeros at either end, and the power of ten of the first digit, so that
 // it is +-0.digits * 10^exponent. False: it has more digits, or a larger exponent, than there is room for.
 struct Decimal {
-  static constexpr uint32_t kMostDigits = 400;
+  static constexpr uint32_t kMaxDigits = 400;
   bool negative = false;  // never of 0
   uint32_t n_digits = 0;  // 0: the number 0
   int32_t exponent = 0;
-  char digits[kMostDigits] = {};
+  char digits[kMaxDigits] = {};
 
   bool read(std::string_view number);  // as JSON writes it
   bool is_integer() const { return n_digits == 0 || exponent >= static_cast<int32_t>(n_digits); }

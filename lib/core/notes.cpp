@@ -24,7 +24,7 @@ void Notes::take_default(const char* format, ...) {
 }
 
 void Notes::add(Kind kind, const char* format, va_list args) {
-  if (notes_.size() == kMost) {
+  if (notes_.size() == kMax) {
     ++n_left_out_;
     const auto is_default = [](const Note& note) { return note.kind == Kind::kDefault; };
     const auto last = std::find_if(notes_.rbegin(), notes_.rend(), is_default);

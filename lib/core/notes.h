@@ -29,7 +29,7 @@ class Notes {
   uint64_t n_all() const { return notes_.size() + n_left_out_; }
 
  private:
-  static constexpr size_t kMost = 32;
+  static constexpr size_t kMax = 32;
   struct Note {
     Kind kind;
     uint32_t at;  // in text_, NUL-terminated

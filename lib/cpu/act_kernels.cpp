@@ -350,7 +350,7 @@ HWY_INLINE V glu_one(V gate, V up) {
   if constexpr (kGate == Gate::kGelu)
     logit = hn::Mul(gate, hn::MulAdd(hn::Mul(gate, gate), hn::Set(d, kGelu3), hn::Set(d, kGelu1)));
   if constexpr (kGate == Gate::kClamped) {  // by comparisons, which let a NaN pass
-    const auto most = hn::Set(d, kClampedMost), least = hn::Set(d, -kClampedMost);
+    const auto most = hn::Set(d, kClampedMax), least = hn::Set(d, -kClampedMax);
     gate = hn::IfThenElse(hn::Gt(gate, most), most, gate);
     up = hn::IfThenElse(hn::Gt(up, most), most, hn::IfThenElse(hn::Lt(up, least), least, up));
     up = hn::Add(up, hn::Set(d, 1.0f));
@@ -411,8 +411,8 @@ void glu(float* gate, const float* up, size_t n) {
     float g = gate[i], u = up[i];
     float logit = kGate == Gate::kGelu ? g * (g * g * kGelu3 + kGelu1) : g;
     if constexpr (kGate == Gate::kClamped) {
-      g = g > kClampedMost ? kClampedMost : g;
-      u = (u > kClampedMost ? kClampedMost : u < -kClampedMost ? -kClampedMost : u) + 1.0f;
+      g = g > kClampedMax ? kClampedMax : g;
+      u = (u > kClampedMax ? kClampedMax : u < -kClampedMax ? -kClampedMax : u) + 1.0f;
       logit = kClampedSteepness * g;
     }
     gate[i] = g / (1.0f + std::exp(-logit)) * u;

@@ -374,7 +374,7 @@ void learn(const HistoryJob& job, uint32_t g, const Attended& seen) {
   const uint32_t head = job.head(g);
   HeadHistory& h = view.heads[head];
   h.scale *= job.a.rules.gamma;
-  const bool teaches = seen.of_tokens > kLeastLearned;
+  const bool teaches = seen.of_tokens > kMinLearned;
   const auto factor = static_cast<float>(teaches ? 0.5 / (double{seen.of_tokens} * h.scale) : 0.0);
   uint32_t* index = job.s.index + g * job.s.stride;
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
@@ -390,7 +390,7 @@ void learn(const HistoryJob& job, uint32_t g, const Attended& seen) {
      job.s.share + g * job.s.stride, seen.n, factor);
     if (!fits) t.n_list = kUnlisted;
   }
-  if (h.scale < kLeastHistoryScale) rescale_lists(view, head, job.n);
+  if (h.scale < kMinHistoryScale) rescale_lists(view, head, job.n);
   trim_lists(view, head, job.n, job.a.rules, listed_by_head(view.fill[job.kv_head], job.a.size.candidates, job.group()),
              job.s.sets.keys);
 }
@@ -444,7 +444,7 @@ void look_ahead(const HistoryJob& job) {
   uint32_t& n_ahead = a.ahead.n[job.kv_head];
   n_ahead = 0;
   open_entries(a.history, job.kv_head, group, a.rules.n_sink, a.attn.pos + 1);
-  bool looks[kMostGroup];
+  bool looks[kMaxGroup];
   std::fill_n(looks, group, true);
   const float fill = mark_candidates(a, job.kv_head, job.n, looks, job.s.sets);
   if (job.n == 0 || count_members(job.s.sets.group, words) > a.ahead.capacity) return;
@@ -477,8 +477,8 @@ void attend_stream(const HistoryJob& with_scratch) {
   take_tokens(a.attn.kv, a.history, job.kv_head, a.attn.n_heads / a.attn.kv.n_kv_heads, a.rules.n_sink, a.attn.pos + 1);
   HWY_DYNAMIC_DISPATCH(permute_heads)(job);
   for (uint32_t pos = 0; pos < job.n_sink; ++pos) s.rows[pos] = job.key(pos);
-  bool looks[kMostGroup];
-  double share[kMostGroup];
+  bool looks[kMaxGroup];
+  double share[kMaxGroup];
   const bool any = decide(job, looks, share);
   uint32_t m = 0;
   if (any) {
@@ -490,7 +490,7 @@ void attend_stream(const HistoryJob& with_scratch) {
   if (a.ahead.tokens != nullptr) a.ahead.n[job.kv_head] = 0;
   a.n_read[job.kv_head] = job.n_sink + (any ? m : std::min(a.rules.n_recent, job.n));
   const bool kept = any && any_kept(job);
-  Attended seen[kMostGroup];
+  Attended seen[kMaxGroup];
   for (uint32_t g = 0; g < job.group(); ++g)
     seen[g] = looks[g] ? attend_head(job, g, m, kept) : attend_sinks(job, g, m);
   const size_t n_used = HWY_DYNAMIC_DISPATCH(list_used)(job, job.n_sink + m);
@@ -516,7 +516,7 @@ uint64_t attn_history_scratch_bytes(const OpShapes& shapes) {
 
 Status attn_history(OpContext& cx, const AttnHistoryArgs& a) {
   const uint32_t group = a.attn.n_heads / a.attn.kv.n_kv_heads;
-  if (!attn_has_kernels() || group > kMostGroup || a.attn.kv.head_dim % 8 != 0) return ref::attn_history(cx, a);
+  if (!attn_has_kernels() || group > kMaxGroup || a.attn.kv.head_dim % 8 != 0) return ref::attn_history(cx, a);
   const uint64_t tokens = uint64_t{a.history.capacity} + a.rules.n_sink;
   const uint64_t stride = history_scratch_stride(group, a.attn.kv.head_dim, tokens);
   const uint32_t n_sink = std::min(a.rules.n_sink, a.attn.pos + 1);

@@ -10,7 +10,7 @@
 
 namespace weir::cpu {
 
-inline constexpr uint32_t kMostGroup = 64;   // heads of a KV head, at most
+inline constexpr uint32_t kMaxGroup = 64;    // heads of a KV head, at most
 inline constexpr size_t kTileTokens = 64;    // tokens whose values are read together: 16 KiB at 128 channels, in L1
 inline constexpr uint32_t kBeginRows = 32;   // query rows of a prompt's end, at most
 inline constexpr size_t kBeginTokens = 256;  // tokens of a prompt whose logits are held at a time

@@ -158,7 +158,7 @@ void begin_head(const BeginJob& job) {
   });
   for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
-  make_lists(a.history, job.head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group), job.s.sets.keys);
+  make_lists(a.history, job.head, n, a.rules, listed_by_head(max_fill(group), a.candidates, group), job.s.sets.keys);
 }
 
 }  // namespace

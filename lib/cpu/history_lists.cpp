@@ -260,8 +260,8 @@ void make_lists(const HistoryView& view, uint32_t head, uint32_t n, const Histor
 void fit_lists(const HistoryBeginArgs& a, uint32_t kv_head, uint32_t n, const CandidateScratch& s) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads, words = n / kBits + 1;
   float& fill = a.history.fill[kv_head];
-  fill = most_fill(group);
-  while (!a.rules.by_threshold && fill > least_fill()) {
+  fill = max_fill(group);
+  while (!a.rules.by_threshold && fill > min_fill()) {
     std::fill_n(s.group, words, uint64_t{0});
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       mark_own(HeadTables(a.history, a.rules, head, n), false, s.own);
@@ -269,7 +269,7 @@ void fit_lists(const HistoryBeginArgs& a, uint32_t kv_head, uint32_t n, const Ca
     }
     const auto count = static_cast<float>(count_members(s.group, words));
     if (count <= kListedHigh * static_cast<float>(a.candidates)) return;
-    fill = std::max(fill / kFitStep, least_fill());
+    fill = std::max(fill / kFitStep, min_fill());
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
       trim_lists(a.history, head, n, a.rules, listed_by_head(fill, a.candidates, group), s.keys);
   }

@@ -28,11 +28,11 @@ void mean_of_heads(const PageAccumulateArgs& a, uint32_t kv_head, uint32_t first
 // Adds a mark to the page with the least score among those that may leave.
 void mark_least(const PageAccumulateArgs& a, size_t table, uint32_t n) {
   uint32_t least = n;
-  float least_score = 0.0f;
+  float min_score = 0.0f;
   for (uint32_t row = 0; row + 1 < n; ++row) {
     if ((a.flags[table + row] & kPageStays) != 0) continue;
     const float score = std::isnan(a.score[table + row]) ? -INFINITY : a.score[table + row];
-    if (least == n || score < least_score) least = row, least_score = score;
+    if (least == n || score < min_score) least = row, min_score = score;
   }
   if (least < n) ++a.mark[table + least];
 }

@@ -170,8 +170,8 @@ Status info(DeviceInfo& out) {
   std::snprintf(out.driver, sizeof(out.driver), "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
   out.total_bytes = total;
   out.free_bytes = free_bytes;
-  out.most_bytes = total;
-  out.most_staging_bytes = UINT64_MAX;
+  out.max_bytes = total;
+  out.max_staging_bytes = UINT64_MAX;
   out.n_processors = g_device.n_processors;
   out.index = kDeviceIndex;
   out.kind = kind_of(properties);
@@ -327,7 +327,7 @@ Status check_stop(const ModelConfig& c, const PolicyNeeds& needs, const StepRule
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (!is_head_dim(c.head_dim)) {
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: heads of %u elements; multiples of 8 up to %u are needed", c.head_dim,
-                kMostHeadDim);
+                kMaxHeadDim);
   }
   if (c.d_model % 32 != 0 || c.d_ff % 32 != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sizes %u and %u; multiples of 32 are needed", c.d_model, c.d_ff);

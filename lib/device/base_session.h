@@ -27,8 +27,8 @@ class BaseSession;
 // Sessions over the same weights whose decode steps are recorded as one. The first one is the leader: GEMVs run in its
 // queue, once for all sessions.
 struct SessionGroup {
-  BaseSession* session[kMostTogether] = {};
-  bool selects[kMostTogether] = {};  // in this step
+  BaseSession* session[kMaxTogether] = {};
+  bool selects[kMaxTogether] = {};  // in this step
   uint32_t n = 0;
   uint32_t parts = kAllParts;
 };
@@ -42,7 +42,7 @@ class BaseSession : public DeviceSession {
   uint64_t serial() const { return serial_; }
   bool recalls() const { return a_.recall != nullptr; }
   bool is_lost() const final { return lost_; }
-  uint32_t most_rows() const final { return queue_.most_rows(); }
+  uint32_t max_rows() const final { return queue_.max_rows(); }
   Status put_tables(bool repeats) final;
   Status get_tables() final;
   Status run_chunk(const DeviceChunk& chunk) final;

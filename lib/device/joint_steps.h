@@ -23,8 +23,8 @@ struct JointKey {
   JointKey() = default;
   bool operator==(const JointKey&) const = default;
 
-  uint64_t serial[kMostTogether] = {};  // in the order of the group; 0 after the last
-  uint32_t selects = 0;                 // one bit per session
+  uint64_t serial[kMaxTogether] = {};  // in the order of the group; 0 after the last
+  uint32_t selects = 0;                // one bit per session
 };
 
 template <class Recording>

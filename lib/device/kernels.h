@@ -16,7 +16,7 @@
 namespace weir::device {
 
 // Maximum number of input vectors (columns) of one GEMV.
-inline constexpr uint32_t kMostColumns = 8;
+inline constexpr uint32_t kMaxColumns = 8;
 
 // Another input vector of the same GEMV, and where its outputs go.
 struct GemvColumn {
@@ -38,7 +38,7 @@ struct GemvArgs {
 
   // More input vectors; bias, accumulate, norm, eps and glu apply to every column.
   const GemvColumn* more = nullptr;  // [n_more] host memory, copied
-  uint32_t n_more = 0;               // at most kMostColumns - 1
+  uint32_t n_more = 0;               // at most kMaxColumns - 1
 };
 
 // One token of a decode step: the op's arguments, with a norm of x fused. x may be y.
@@ -58,7 +58,7 @@ struct StepBeginArgs {
   StepRules rules;
   StepState* state;
   const double* angles;  // [n_rotations, rope_dim / 2] radians per position
-  double magnitude[kMostRotations];
+  double magnitude[kMaxRotations];
   uint32_t rope_dim, n_rotations;
   uint32_t stride;  // from one rotation to the next in cos_sin and cos_sin_sink
   float* cos_sin;
@@ -206,7 +206,7 @@ struct SparseLayerArgs {
 struct TopLogitsArgs {
   const float* logits;  // [vocab_size]
   uint32_t vocab_size;
-  uint32_t n;                      // 1..min(kMostTopLogits, vocab_size)
+  uint32_t n;                      // 1..min(kMaxTopLogits, vocab_size)
   int32_t* ids;                    // [n] host memory that the device writes to
   float* values;                   // [n] the same
   std::byte* scratch;              // top_logits_scratch_bytes, 8-byte aligned

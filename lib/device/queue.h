@@ -47,7 +47,7 @@ class Queue {
     return {};
   }
   // The most rows that a chunk should have.
-  virtual uint32_t most_rows() const { return UINT32_MAX; }
+  virtual uint32_t max_rows() const { return UINT32_MAX; }
   // Whether work is left that the host may have to answer (DeviceRecall); false also after a failure, which wait()
   // reports.
   virtual bool is_busy() = 0;

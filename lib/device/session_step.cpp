@@ -204,8 +204,8 @@ static bool ends_in_branches(const Stage& stage) {
 // all.
 template <class Column>
 Status BaseSession::enqueue_gemv(const SessionGroup& group, GemvArgs g, const Column& column) {
-  static_assert(kMostTogether <= kMostColumns);
-  GemvColumn more[kMostTogether - 1];
+  static_assert(kMaxTogether <= kMaxColumns);
+  GemvColumn more[kMaxTogether - 1];
   for (uint32_t i = 1; i < group.n; ++i) more[i - 1] = column(group.session[i]->a_.b);
   const GemvColumn first = column(a_.b);
   g.x = first.x;

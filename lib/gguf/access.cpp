@@ -61,8 +61,8 @@ T element(const GgufValue& array, uint64_t i) {
 // One number for each of the layers, as some writers have it, is one number if all are equal.
 Status one_of(const GgufValue& array, int64_t& out) {
   if (!is_integer(array.element_type)) return wrong_type(array, "an integer");
-  constexpr uint64_t kMostLayers = 4096;
-  if (array.count == 0 || array.count > kMostLayers) {
+  constexpr uint64_t kMaxLayers = 4096;
+  if (array.count == 0 || array.count > kMaxLayers) {
     return fail(WEIR_ERR_FORMAT, "%.*s: an array of %llu elements", shown_bytes(array.key), array.key.data(),
                 static_cast<unsigned long long>(array.count));
   }
@@ -78,8 +78,8 @@ Status one_of(const GgufValue& array, int64_t& out) {
 
 Status to_i64(const GgufValue& value, int64_t& out) {
   if (!is_integer(value.type)) return wrong_type(value, "an integer");
-  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
-  out = value.type == GgufType::kU64 ? static_cast<int64_t>(std::min(value.raw, kMost))
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  out = value.type == GgufType::kU64 ? static_cast<int64_t>(std::min(value.raw, kMax))
                                      : std::bit_cast<int64_t>(value.raw);
   return {};
 }

@@ -40,7 +40,7 @@ Status read_part(const GgufFile& file, uint32_t& number, uint32_t& count) {
   WEIR_TRY(file.get_u32(kCountKey, count, 1));
   WEIR_TRY(file.get_u32(kNumberKey, number, 0));
   if (count <= 1) count = 1;
-  if (count > kMostParts || (count > 1 && number >= count))
+  if (count > kMaxParts || (count > 1 && number >= count))
     return fail(WEIR_ERR_FORMAT, "%s: %u of %s: %u", kNumberKey.data(), number, kCountKey.data(), count);
   return {};
 }
@@ -66,7 +66,7 @@ PartName::PartName(const char* path, std::pmr::memory_resource* memory) : path_(
   const string_view suffix = string_view(path_).substr(path_.size() - kSuffixBytes);
   if (suffix[0] != '-' || suffix.substr(6, 4) != "-of-" || suffix.substr(15) != ".gguf") return;
   const int64_t number = number_of(suffix.substr(1, 5)), count = number_of(suffix.substr(10, 5));
-  if (number < 1 || number > count || count < 2 || count > kMostParts) return;
+  if (number < 1 || number > count || count < 2 || count > kMaxParts) return;
   number_ = static_cast<uint32_t>(number - 1);
   count_ = static_cast<uint32_t>(count);
   n_prefix_ = path_.size() - kSuffixBytes;

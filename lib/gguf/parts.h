@@ -8,7 +8,7 @@
 
 namespace weir {
 
-inline constexpr uint32_t kMostParts = 4096;
+inline constexpr uint32_t kMaxParts = 4096;
 
 class PartName {
  public:

@@ -26,7 +26,7 @@ void AttnHistory::reset() {
   std::fill_n(all_.sums, n_streams() * 2 * head_dim_, 0.0);
   std::fill_n(all_.n_summed, n_streams(), 0u);
   std::fill_n(all_.n_known, n_streams(), 0u);
-  std::fill_n(all_.fill, n_streams(), least_fill());
+  std::fill_n(all_.fill, n_streams(), min_fill());
 }
 
 bool AttnHistory::is_empty() const {
@@ -83,7 +83,7 @@ void AttnHistory::truncate(uint32_t n_tokens) {
     all_.n_summed[stream] = 0;
     std::fill_n(all_.sums + size_t{stream} * 2 * head_dim_, 2 * head_dim_, 0.0);
     all_.n_known[stream] = std::min(all_.n_known[stream], n);
-    if (n == 0) all_.fill[stream] = least_fill();
+    if (n == 0) all_.fill[stream] = min_fill();
     for (uint32_t head = stream * shape_.group; head < (stream + 1) * shape_.group; ++head) truncate_head(head, n);
   }
 }

@@ -28,7 +28,7 @@ uint32_t resident_before(const StreamView& v, uint32_t row) {
 
 void ColdPages::copy_from(const ColdPages& other) {
   windows_.copy_from(other.windows_);
-  least_is_known_ = false;
+  min_is_known_ = false;
   lacks_copies_ = other.lacks_copies_;
   n_losses_ = other.n_losses_;
   failure_ = other.failure_;
@@ -41,7 +41,7 @@ void ColdPages::copy_from(const ColdPages& other) {
 void ColdPages::reset() {
   store_->clear();  // whatever the tables say: where a device steps, rows may have copies that they do not know yet
   windows_.reset();
-  least_is_known_ = lacks_copies_ = false;
+  min_is_known_ = lacks_copies_ = false;
   n_losses_ = store_->n_losses();
   failure_ = WEIR_OK;
 }
@@ -74,7 +74,7 @@ void ColdPages::look_at_losses() {
   const uint32_t n_losses = store_->n_losses();
   if (n_losses == n_losses_) return;
   n_losses_ = n_losses;
-  least_is_known_ = false;
+  min_is_known_ = false;
   windows_.look_at_losses();
   for (uint32_t s = 0; s < kv_->shape().n_streams(); ++s) {
     if (!has_stream(s)) continue;
@@ -146,7 +146,7 @@ bool ColdPages::copy_again() {
       const void* page = pool_page(v.slots[row]);
       if (page != nullptr) v.copies[row] = copy(s, row, page);
       if (v.copies[row] == kNoCopy) return false;
-      least_is_known_ = false;
+      min_is_known_ = false;
     }
   }
   lacks_copies_ = false;
@@ -156,7 +156,7 @@ bool ColdPages::copy_again() {
 void ColdPages::seal(uint32_t first) {
   const uint32_t begin = first / kPageTokens, end = kv_->n_tokens() / kPageTokens;
   if (begin == end) return;
-  least_is_known_ = false;
+  min_is_known_ = false;
   for (uint32_t row = begin; row < end; ++row) copy_row(row, nullptr);
   look_at_losses();
   for (uint32_t page = begin; page < end; ++page) windows_.seal(page, nullptr);
@@ -165,7 +165,7 @@ void ColdPages::seal(uint32_t first) {
 }
 
 void ColdPages::seal_row(uint32_t row, const uint16_t* pages) {
-  least_is_known_ = false;
+  min_is_known_ = false;
   copy_row(row, pages);
   look_at_losses();
   windows_.seal(row, pages);
@@ -184,7 +184,7 @@ void ColdPages::copy_row(uint32_t row, const uint16_t* pages) {
       v.copies[row] = copy(s, row, page);
     } while (v.copies[row] == kNoCopy && !strict_ && drop_one());
     if (v.copies[row] == kNoCopy) lacks_copies_ = true;
-    if (least_is_known_ && least_[s] == kNoRow && v.copies[row] != kNoCopy) least_[s] = row;
+    if (min_is_known_ && min_[s] == kNoRow && v.copies[row] != kNoCopy) min_[s] = row;
   }
 }
 
@@ -217,7 +217,7 @@ bool ColdPages::make_raw_again() {
 // Of a page that has one, in the pool or cold.
 void ColdPages::cannot_read_copy(uint32_t stream, uint32_t row, Status status) {
   const StreamView v = kv_->stream(stream);
-  least_is_known_ = false;
+  min_is_known_ = false;
   look_at_losses();
   if (v.copies[row] == kNoCopy) return;
   if (v.slots[row] == kNoSlot) {
@@ -230,25 +230,25 @@ void ColdPages::cannot_read_copy(uint32_t stream, uint32_t row, Status status) {
 
 void ColdPages::find_least(uint32_t stream) {
   const StreamView v = kv_->stream(stream);
-  uint32_t& least = least_[stream];
+  uint32_t& least = min_[stream];
   least = kNoRow;
   for (uint32_t row = 0; row < v.n_pages; ++row) {
     if (v.copies[row] != kNoCopy && (least == kNoRow || drop_order(v, row) < drop_order(v, least))) least = row;
   }
 }
 
-// The stream whose copy of row least_[stream] is dropped next; false: there are no copies.
+// The stream whose copy of row min_[stream] is dropped next; false: there are no copies.
 bool ColdPages::find_next_to_drop(uint32_t& stream) {
   const uint32_t n_streams = kv_->shape().n_streams();
   stream = n_streams;
   for (uint32_t s = 0; s < n_streams; ++s) {
     if (!has_stream(s)) continue;
-    if (!least_is_known_) find_least(s);
-    if (least_[s] == kNoRow) continue;
-    if (stream == n_streams || drop_order(kv_->stream(s), least_[s]) < drop_order(kv_->stream(stream), least_[stream]))
+    if (!min_is_known_) find_least(s);
+    if (min_[s] == kNoRow) continue;
+    if (stream == n_streams || drop_order(kv_->stream(s), min_[s]) < drop_order(kv_->stream(stream), min_[stream]))
       stream = s;
   }
-  least_is_known_ = true;
+  min_is_known_ = true;
   return stream != n_streams;
 }
 
@@ -266,7 +266,7 @@ void ColdPages::drop(uint32_t stream, uint32_t row) {
 bool ColdPages::drop_one() {
   uint32_t stream = 0;
   if (!find_next_to_drop(stream)) return false;
-  drop(stream, least_[stream]);
+  drop(stream, min_[stream]);
   find_least(stream);
   return true;
 }
@@ -317,19 +317,19 @@ Status ColdPages::put_block(uint32_t stream, uint32_t row, const std::byte* bloc
     const Status status = store_->put_block(stream, v.first_pos[row], block, block_bytes, place, page, copy, tag);
     if (status.ok()) {
       v.copies[row] = copy;
-      uint32_t& least = least_[stream];
-      if (least_is_known_ && (least == kNoRow || drop_order(v, row) < drop_order(v, least))) least = row;
+      uint32_t& least = min_[stream];
+      if (min_is_known_ && (least == kNoRow || drop_order(v, row) < drop_order(v, least))) least = row;
       return {};
     }
     if (status.code() != WEIR_ERR_BUDGET || strict_) return status;
     uint32_t s = 0;
     const bool others = find_next_to_drop(s);
-    const auto next = others ? drop_order(kv_->stream(s), least_[s]) : drop_order(v, row);
+    const auto next = others ? drop_order(kv_->stream(s), min_[s]) : drop_order(v, row);
     if (!others || drop_order(v, row) < next || (drop_order(v, row) == next && stream < s)) {
       drop(stream, row);
       return {};
     }
-    drop(s, least_[s]);
+    drop(s, min_[s]);
     find_least(s);
   }
 }
@@ -420,7 +420,7 @@ bool ColdPages::truncate(uint32_t n_tokens) {
     came = windows_.reopen(n_whole) && came;
   }
   drop_rows(came ? n_tokens : n_whole * kPageTokens);
-  least_is_known_ = false;
+  min_is_known_ = false;
   if (kv_->n_tokens() <= lost_pos_) failure_ = WEIR_OK;
   came = windows_.bring_back(kv_->n_tokens()) && came;
   look_at_losses();

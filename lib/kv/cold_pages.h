@@ -32,7 +32,7 @@ class ColdPages {
     store_ = &store;
     strict_ = strict;
     pool_ = pool;
-    least_ = kv.row_per_stream();
+    min_ = kv.row_per_stream();
     windows_.start(kv, store, pool);
     store.set_stamps(kv.tables().stamp);
   }
@@ -83,7 +83,7 @@ class ColdPages {
   Status put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes, SpillPlace place);
   // Of a restored page that has none: it is in the pool, or lost; in a strict store no token is appended then.
   void restore_without(uint32_t stream, uint32_t row);
-  void begin_restore() { least_is_known_ = false; }
+  void begin_restore() { min_is_known_ = false; }
 
   // KvCache::truncate, with the copies: a last page that is no longer full comes back, into a slot of the pages that
   // are gone. False: that page is lost, or there is no such slot, or a copy that a window needs is damaged. Nothing has
@@ -131,8 +131,8 @@ class ColdPages {
   SpillStore* store_ = nullptr;
   PoolAccess* pool_ = nullptr;
   static constexpr uint32_t kNoRow = UINT32_MAX;
-  uint32_t* least_ = nullptr;  // [n_streams] the row whose copy is dropped first, or kNoRow
-  bool least_is_known_ = false;
+  uint32_t* min_ = nullptr;  // [n_streams] the row whose copy is dropped first, or kNoRow
+  bool min_is_known_ = false;
   bool strict_ = false;
   bool lacks_copies_ = false;  // pages in the pool may have none
   uint32_t n_losses_ = 0;      // of the store, that the tables know of

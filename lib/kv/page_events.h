@@ -20,7 +20,7 @@ using PageEvent = weir_page_event;
 // recall a page may leave for each that comes back, in the worst case all pages of the pool in one step.
 inline constexpr uint32_t kEventsPerStream = 4;
 
-inline constexpr uint64_t kMostEvents = 1u << 20;
+inline constexpr uint64_t kMaxEvents = 1u << 20;
 
 struct PageEventRing {
   PageEvent* events = nullptr;  // [capacity]; null: nothing is recorded
@@ -29,7 +29,7 @@ struct PageEventRing {
   // Entries of a ring for n_streams streams, of which with recall recall_slots pages may leave in a step.
   static uint32_t capacity_for(uint32_t n_streams, uint32_t recall_slots) {
     return static_cast<uint32_t>(
-        std::bit_ceil(std::min(uint64_t{std::max(kEventsPerStream, recall_slots)} * n_streams, kMostEvents)));
+        std::bit_ceil(std::min(uint64_t{std::max(kEventsPerStream, recall_slots)} * n_streams, kMaxEvents)));
   }
 
   // Copies events [at, end) to `out`, at most `n` of them, and moves `at` past the last event that was read; `end` is

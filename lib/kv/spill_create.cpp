@@ -13,8 +13,8 @@
 namespace weir {
 namespace {
 
-constexpr uint64_t kMostCells = UINT32_MAX - 1;
-constexpr uint32_t kMostPages = 1u << 31, kMostThreads = 256, kMostQueued = 1u << 16;
+constexpr uint64_t kMaxCells = UINT32_MAX - 1;
+constexpr uint32_t kMaxPages = 1u << 31, kMaxThreads = 256, kMaxQueued = 1u << 16;
 
 using Number = unsigned long long;  // for messages
 
@@ -31,9 +31,9 @@ uint64_t path_bytes(const SpillOptions& o) { return o.file_bytes == 0 ? 0 : 4096
 Status check_options(const SpillOptions& o) {
   if (!is_codec_page(o.page_bytes))
     return fail(WEIR_ERR_UNSUPPORTED, "pages of %u bytes cannot be spilled", o.page_bytes);
-  if (o.max_pages == 0 || o.max_pages > kMostPages)
-    return fail(WEIR_ERR_INVALID_ARG, "a spill store for %u pages; 1 to %u are possible", o.max_pages, kMostPages);
-  if (o.n_workers > kMostThreads || o.n_readers == 0 || o.n_readers > kMostThreads || o.queue_pages > kMostQueued ||
+  if (o.max_pages == 0 || o.max_pages > kMaxPages)
+    return fail(WEIR_ERR_INVALID_ARG, "a spill store for %u pages; 1 to %u are possible", o.max_pages, kMaxPages);
+  if (o.n_workers > kMaxThreads || o.n_readers == 0 || o.n_readers > kMaxThreads || o.queue_pages > kMaxQueued ||
       (o.n_workers != 0 && o.queue_pages == 0)) {
     return fail(WEIR_ERR_INVALID_ARG, "a spill store with %u workers, %u readers and a queue of %u pages", o.n_workers,
                 o.n_readers, o.queue_pages);
@@ -54,7 +54,7 @@ Status plan_spill(const SpillOptions& o, SpillPlan& plan) {
   const uint64_t worst = SpillCells::cells_for(max_block_bytes(o.page_bytes)), worst_in_file = n_runs(o.page_bytes);
   const uint64_t n_raw = std::min<uint64_t>(o.raw_bytes / o.page_bytes, o.max_pages);
   const uint64_t n_cells =
-      std::min({(o.budget_bytes - n_raw * o.page_bytes) / SpillCells::kCellBytes, o.max_pages * worst, kMostCells});
+      std::min({(o.budget_bytes - n_raw * o.page_bytes) / SpillCells::kCellBytes, o.max_pages * worst, kMaxCells});
   if (n_raw == 0 && n_cells < worst) {
     return fail(WEIR_ERR_BUDGET, "spill_budget_bytes %llu hold no page; one may need %llu bytes",
                 Number{o.budget_bytes}, Number{worst * SpillCells::kCellBytes});
@@ -64,7 +64,7 @@ Status plan_spill(const SpillOptions& o, SpillPlan& plan) {
                 Number{worst_in_file * SpillFile::kCellBytes});
   }
   const uint64_t n_file_cells =
-      std::min({o.file_bytes / SpillFile::kCellBytes, o.max_pages * worst_in_file, kMostCells});
+      std::min({o.file_bytes / SpillFile::kCellBytes, o.max_pages * worst_in_file, kMaxCells});
   plan.worst_cells = static_cast<uint32_t>(worst);
   plan.n_raw = static_cast<uint32_t>(n_raw);
   plan.n_cells = static_cast<uint32_t>(n_cells);

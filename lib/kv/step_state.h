@@ -7,7 +7,7 @@ namespace weir {
 
 // Maximum number of logits that DeviceSession::top_logits returns. Few samplers look at more, and for them copying all
 // logits is not much slower.
-inline constexpr uint32_t kMostTopLogits = 1024;
+inline constexpr uint32_t kMaxTopLogits = 1024;
 
 // Parts of equal length in which the sum over a vocabulary is taken, so that it does not depend on who takes it; the
 // last ones of a small vocabulary may be short or empty.

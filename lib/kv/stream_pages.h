@@ -21,11 +21,11 @@ inline uint32_t pages_of_window(uint32_t window, uint32_t n_tok, uint32_t contex
 
 // The streams that hold the first `sinks` tokens and the latest `window` of them, and no others.
 struct StreamWindows {
-  static constexpr uint32_t kMostStreams = 4096;
+  static constexpr uint32_t kMaxStreams = 4096;
   uint32_t sinks = 0, window = 0;  // window 0: there are no such streams
   uint32_t n_streams = 0;          // how many there are
   bool compensates = false;        // what leaves them is added up; see left_sums.h
-  uint32_t bits[kMostStreams / 32] = {};
+  uint32_t bits[kMaxStreams / 32] = {};
 
   bool any() const { return window != 0; }
   bool has(uint32_t stream) const { return window != 0 && (bits[stream / 32] >> stream % 32 & 1) != 0; }

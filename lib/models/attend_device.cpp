@@ -13,10 +13,10 @@ namespace {
 
 // With fewer rows, reading the keys here is faster than taking them to the device: they cross a bus that is several
 // times slower than this memory.
-constexpr uint32_t kLeastRows = 32;
+constexpr uint32_t kMinRows = 32;
 // Pages of a stream that a part has at most. With 8B shapes a part is 16 MiB, which copies and computes for much longer
 // than a launch takes.
-constexpr uint32_t kMostPartRows = 256;
+constexpr uint32_t kMaxPartRows = 256;
 constexpr uint32_t kRowsAtOnce = 16;  // of a stream, that one thread gathers
 
 // A part begins with its tables: slots, positions and lengths of its rows by stream, and the number of its rows.
@@ -74,10 +74,10 @@ Status gather(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, u
 
 }  // namespace
 
-void DeviceWindow::lay_out(const KvView& kv, uint32_t most_rows, uint32_t n_heads, uint32_t max_tok, Arena& device,
+void DeviceWindow::lay_out(const KvView& kv, uint32_t max_rows, uint32_t n_heads, uint32_t max_tok, Arena& device,
                            Arena& host) {
-  if (max_tok < kLeastRows) return;
-  n_rows = std::min(kMostPartRows, static_cast<uint32_t>(align_up(most_rows, kSplitPages)));
+  if (max_tok < kMinRows) return;
+  n_rows = std::min(kMaxPartRows, static_cast<uint32_t>(align_up(max_rows, kSplitPages)));
   part = device.take<std::byte>(part_bytes(kv, n_rows));
   for (std::byte*& half : gathered) half = host.take<std::byte>(part_bytes(kv, n_rows));
   const uint64_t n = uint64_t{max_tok} * n_heads;
@@ -88,7 +88,7 @@ void DeviceWindow::lay_out(const KvView& kv, uint32_t most_rows, uint32_t n_head
 }
 
 bool attends_on_device(const Step& s, const AttnPagedArgs& attn) {
-  return s.device != nullptr && s.device->window.n_rows != 0 && attn.n_tok >= kLeastRows;
+  return s.device != nullptr && s.device->window.n_rows != 0 && attn.n_tok >= kMinRows;
 }
 
 Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {

@@ -72,8 +72,8 @@ struct DeviceWindow {
   std::byte* gathered[2] = {};  // on the host, in turns
   // On the device: AttnCarry, and [max_tok, n_heads].
   float *high = nullptr, *sum = nullptr, *part_out = nullptr, *lse = nullptr;
-  // `most_rows`: most pages of a stream.
-  void lay_out(const KvView& kv, uint32_t most_rows, uint32_t n_heads, uint32_t max_tok, Arena& device, Arena& host);
+  // `max_rows`: most pages of a stream.
+  void lay_out(const KvView& kv, uint32_t max_rows, uint32_t n_heads, uint32_t max_tok, Arena& device, Arena& host);
 };
 
 // The rows of a pass in the memory of a device, which computes everything but attention. The host has q, k, v, o and

@@ -20,8 +20,8 @@ class LayerBuilder {
 
   // A stage whose parts follow; `norm` names the weights of its input's norm, null for none.
   Status begin(Stage::Kind kind, Row x, const char* norm) {
-    if (layer_.n_stages == Layer::kMostStages)
-      return fail(WEIR_ERR_INTERNAL, "a layer has at most %u stages", Layer::kMostStages);
+    if (layer_.n_stages == Layer::kMaxStages)
+      return fail(WEIR_ERR_INTERNAL, "a layer has at most %u stages", Layer::kMaxStages);
     stage_ = &layer_.stage[layer_.n_stages++];
     stage_->kind = kind;
     stage_->x = x;
@@ -29,8 +29,8 @@ class LayerBuilder {
   }
   enum class Bias : uint8_t { kNone, kIfThere, kRequired };
   Status part(const char* name, Row y, bool accumulate, Bias bias = Bias::kNone) {
-    if (stage_->n_parts == kMostProducts)
-      return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s is one more", kMostProducts, name);
+    if (stage_->n_parts == kMaxProducts)
+      return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s is one more", kMaxProducts, name);
     if (accumulate && stage_->kind == Stage::Kind::kGlu)
       return fail(WEIR_ERR_INTERNAL, "%s: what a gate makes is not added to anything", name);
     StagePart& part = next_part(name);
@@ -57,8 +57,8 @@ class LayerBuilder {
     WEIR_TRY(in_.vector(text, n_rows, bias, false));
     uint32_t first = 0;
     for (const Row y : outputs) {
-      if (stage_->n_parts == kMostProducts)
-        return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s has more", kMostProducts, name);
+      if (stage_->n_parts == kMaxProducts)
+        return fail(WEIR_ERR_INTERNAL, "a stage has at most %u matrices, %s has more", kMaxProducts, name);
       StagePart& part = next_part(name);
       part.y = y;
       part.w = all;
@@ -89,7 +89,7 @@ class LayerBuilder {
   Status post_norm(const char* name) { return in_.vector(name, row_width(c_, stage_->part[0].y), stage_->post_norm); }
 
  private:
-  static constexpr uint32_t kMostProducts = std::size(MatmulArgs{}.part);  // of a stage that is a matmul
+  static constexpr uint32_t kMaxProducts = std::size(MatmulArgs{}.part);  // of a stage that is a matmul
   StagePart& next_part(const char* name) {
     StagePart& part = stage_->part[stage_->n_parts++];
     part.name = name;

@@ -46,7 +46,7 @@ struct Stage {
     // the shared expert, if there is one. The result is added to x.
     kExperts,
   };
-  static constexpr uint32_t kMostParts = 6;
+  static constexpr uint32_t kMaxParts = 6;
   Kind kind = Kind::kProject;
   Row x = Row::kX;              // input of kProject and kGlu, and the row of kNorm
   const float* norm = nullptr;  // [width of x] weights of an RMS norm of the input; null: none, but for kNorm
@@ -54,7 +54,7 @@ struct Stage {
   // kProject with one part: [d_model] weights of an RMS norm of the result, before it is added; null: none
   const float* post_norm = nullptr;
   uint32_t n_parts = 0;
-  StagePart part[kMostParts];
+  StagePart part[kMaxParts];
 };
 
 // What Stage::Kind::kAttend does.
@@ -78,11 +78,11 @@ struct Experts {
 };
 
 struct Layer {
-  static constexpr uint32_t kMostStages = 7;
+  static constexpr uint32_t kMaxStages = 7;
   Attention attention;
   Experts experts;
   uint32_t n_stages = 0;
-  Stage stage[kMostStages];
+  Stage stage[kMaxStages];
 
   std::span<const Stage> stages() const { return {stage, n_stages}; }
   std::span<Stage> stages() { return {stage, n_stages}; }

@@ -266,8 +266,8 @@ Status Model::read_experts() {
     if (n_experts == 0) return {};
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; architecture %s has no experts here", count_key.text, n_experts, prefix);
   }
-  WEIR_TRY(get_ranged(file_, count_key, 1, kMostExperts, c.n_experts));
-  WEIR_TRY(get_ranged(file_, used_key, 1, std::min(c.n_experts, kMostExpertsUsed), c.n_experts_used));
+  WEIR_TRY(get_ranged(file_, count_key, 1, kMaxExperts, c.n_experts));
+  WEIR_TRY(get_ranged(file_, used_key, 1, std::min(c.n_experts, kMaxExpertsUsed), c.n_experts_used));
   const auto get_width = [&](const char* name, uint32_t otherwise, uint32_t& out) -> Status {
     const Key key(prefix, name);
     WEIR_TRY(file_.get_u32(key, out, otherwise));

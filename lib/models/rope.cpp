@@ -155,17 +155,17 @@ void RopeTable::add_scaled(double base, const Scaling& s, const Divisors& diviso
 
 Status RopeTable::add(std::string_view key, float base) {
   WEIR_TRY(check_base(key, base));
-  if (n_rotations() == kMostRotations)
+  if (n_rotations() == kMaxRotations)
     return fail(WEIR_ERR_INTERNAL, "%.*s: a model of more than %u rotations", static_cast<int>(key.size()), key.data(),
-                kMostRotations);
+                kMaxRotations);
   for (uint32_t i = 0; i < rope_dim_ / 2; ++i)
     angle_.push_back(std::pow(static_cast<double>(base), -2.0 * i / rope_dim_));
   return {};
 }
 
 Status RopeTable::add_none() {
-  if (n_rotations() == kMostRotations)
-    return fail(WEIR_ERR_INTERNAL, "a model of more than %u rotations", kMostRotations);
+  if (n_rotations() == kMaxRotations)
+    return fail(WEIR_ERR_INTERNAL, "a model of more than %u rotations", kMaxRotations);
   angle_.resize(angle_.size() + rope_dim_ / 2, 0.0);
   return {};
 }

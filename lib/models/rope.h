@@ -16,7 +16,7 @@
 
 namespace weir {
 
-// The rotations of a model's layers: one, or one for each kind of layer, at most kMostRotations. All rotate the same
+// The rotations of a model's layers: one, or one for each kind of layer, at most kMaxRotations. All rotate the same
 // number of elements of a head.
 class RopeTable {
  public:
@@ -60,9 +60,9 @@ class RopeTable {
   void add_scaled(double base, const Scaling& scaling, const Divisors& divisors);
 
   uint32_t rope_dim_ = 2;
-  uint32_t short_tokens_ = UINT32_MAX;             // contexts of up to so many use rotation 0
-  std::pmr::vector<double> angle_;                 // as angles()
-  double magnitude_[kMostRotations] = {1.0, 1.0};  // YaRN's attention factor, on cos and sin alike
+  uint32_t short_tokens_ = UINT32_MAX;            // contexts of up to so many use rotation 0
+  std::pmr::vector<double> angle_;                // as angles()
+  double magnitude_[kMaxRotations] = {1.0, 1.0};  // YaRN's attention factor, on cos and sin alike
 };
 
 }  // namespace weir

@@ -194,7 +194,7 @@ void learn(const Stream& s, uint32_t head, uint32_t n) {
       add_weight(h.table[kind], view.entries_of(head, kind)[index_of(s, kind, s.m.chosen[i])],
                  0.5 * s.m.share[i] / h.scale);
   }
-  if (h.scale < kLeastHistoryScale) rescale(view, head, s.n());
+  if (h.scale < kMinHistoryScale) rescale(view, head, s.n());
   relist(view, head, s.n(), s.a.rules, listed_by_head(view.fill[s.kv_head], s.a.size.candidates, s.group()), s.m.above);
 }
 
@@ -210,7 +210,7 @@ void attend(const Stream& s, uint32_t head) {
     of_chosen += s.m.share[i];
   }
   for (size_t c = 0; c < d; ++c) s.a.attn.out[head * d + c] = static_cast<float>(s.m.out[c] / (of_sinks + of_chosen));
-  for (uint32_t i = 0; i < n; ++i) s.m.share[i] = of_chosen > kLeastLearned ? s.m.share[i] / of_chosen : 0.0;
+  for (uint32_t i = 0; i < n; ++i) s.m.share[i] = of_chosen > kMinLearned ? s.m.share[i] / of_chosen : 0.0;
   if (s.n() > 0) learn(s, head, n);
   if (s.a.chosen == nullptr) return;
   std::copy_n(s.m.chosen, n, s.a.chosen + size_t{head} * s.a.history.capacity);

@@ -81,7 +81,7 @@ struct Seen {
   uint32_t n_quiet = 0;  // last pages with little of the sum each
   bool done = false;
 };
-constexpr uint32_t kMostGroup = 256;
+constexpr uint32_t kMaxGroup = 256;
 
 // Adds a page to a head's mean, [head_dim], and to its masses by row.
 void add_page(const Stream& s, uint32_t head, uint32_t row, double lse, Seen& seen) {
@@ -182,9 +182,9 @@ void finish(const Stream& s, uint32_t taken, const Seen* seen) {
 
 Status attn_progressive(OpContext&, const AttnProgressiveArgs& a) {
   const uint32_t group = a.attn.n_heads / a.attn.kv.n_kv_heads;
-  if (group > kMostGroup) return fail(WEIR_ERR_UNSUPPORTED, "attn_progressive: %u query heads per KV head", group);
+  if (group > kMaxGroup) return fail(WEIR_ERR_UNSUPPORTED, "attn_progressive: %u query heads per KV head", group);
   for (uint32_t kv_head = 0; kv_head < a.attn.kv.n_kv_heads; ++kv_head) {
-    Seen seen[kMostGroup];
+    Seen seen[kMaxGroup];
     const Stream stream = {a, kv_head};
     finish(stream, take_pages(stream, seen), seen);
   }

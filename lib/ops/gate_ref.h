@@ -14,8 +14,8 @@ inline double gated(Gate kind, double g, double u) {
   double logit = g;
   if (kind == Gate::kGelu) logit = 2.0 * std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
   if (kind == Gate::kClamped) {
-    g = g > kClampedMost ? kClampedMost : g;
-    u = (u > kClampedMost ? kClampedMost : u < -kClampedMost ? -kClampedMost : u) + 1.0;
+    g = g > kClampedMax ? kClampedMax : g;
+    u = (u > kClampedMax ? kClampedMax : u < -kClampedMax ? -kClampedMax : u) + 1.0;
     logit = 1.702 * g;
   }
   return g / (1.0 + std::exp(-logit)) * u;

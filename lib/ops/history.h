@@ -95,7 +95,7 @@ struct HistoryAhead {
 };
 
 // A weight this small may vanish: entries are brought back to a scale of 1 before.
-inline constexpr double kLeastHistoryScale = 1e-6;
+inline constexpr double kMinHistoryScale = 1e-6;
 // Sum of a table after a prompt, 1 / (2 * (1 - gamma)): what it tends to while nothing is bypassed.
 inline double steady_sum(const HistoryRules& rules) { return 0.5 / std::max(1e-3, 1.0 - double{rules.gamma}); }
 
@@ -132,14 +132,14 @@ inline double share_of(const HistoryRules& rules, const HeadHistory& head, uint3
 // The heads of a group list many of the same tokens. So each lists more than its part of the candidates, by a factor
 // that keeps the set of all that is listed between these shares of the candidates; the rest is for neighbours.
 inline constexpr float kListedLow = 0.88f, kListedHigh = 0.95f, kFillStep = 1.03f, kFitStep = 1.1f;
-constexpr float least_fill() { return kListedHigh; }
-constexpr float most_fill(uint32_t group) { return kListedHigh * static_cast<float>(group); }
+constexpr float min_fill() { return kListedHigh; }
+constexpr float max_fill(uint32_t group) { return kListedHigh * static_cast<float>(group); }
 // The factor after a step in which the heads together listed n_listed tokens.
 inline float next_fill(float fill, uint32_t n_listed, uint32_t candidates, uint32_t group) {
   const float share = static_cast<float>(n_listed) / static_cast<float>(candidates);
   if (share > kListedHigh) fill /= kFillStep;
   if (share < kListedLow) fill *= kFillStep;
-  return std::clamp(fill, least_fill(), most_fill(group));
+  return std::clamp(fill, min_fill(), max_fill(group));
 }
 // Candidates that each head of a group lists.
 inline double listed_by_head(float fill, uint32_t candidates, uint32_t group) {
@@ -179,7 +179,7 @@ inline double sink_share(double sinks, double others, double recent) {
 
 // What a head attends teaches nothing when all of it together, next to the highest logit of the sinks, is below this:
 // in f32 the parts of such a sum have few bits or none, and a part of it times what it lacks to 1 overflows.
-inline constexpr float kLeastLearned = 1e-30f;
+inline constexpr float kMinLearned = 1e-30f;
 
 // Adds `weight` to an entry whose table has just decayed; returns whether it belongs to the list from now on.
 inline bool add_weight(HistoryTable& t, float& entry, double weight) {

@@ -74,11 +74,11 @@ uint32_t count_listed(const HistoryView& view, uint32_t kv_head, uint32_t group,
 // Shortens the lists of a group until they leave room for neighbours.
 void fit_lists(const HistoryBeginArgs& a, const HistoryScratch& m, uint32_t kv_head, uint32_t group, uint32_t n) {
   float& fill = a.history.fill[kv_head];
-  fill = most_fill(group);
+  fill = max_fill(group);
   const float room = kListedHigh * static_cast<float>(a.candidates);
-  while (!a.rules.by_threshold && fill > least_fill() &&
+  while (!a.rules.by_threshold && fill > min_fill() &&
          static_cast<float>(count_listed(a.history, kv_head, group, n, m.candidate)) > room) {
-    fill = std::max(fill / kFitStep, least_fill());
+    fill = std::max(fill / kFitStep, min_fill());
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
       relist(a.history, head, n, a.rules, listed_by_head(fill, a.candidates, group), m.above);
   }
@@ -109,7 +109,7 @@ Status history_begin(OpContext& cx, const HistoryBeginArgs& a) {
     for (uint32_t row = 0; row < a.n_rows; ++row)
       add_row({a, head, row}, of_rows, m.logit, entries[kByPosition], entries[kByDistance], h.spread);
     for (uint32_t kind = 0; n > 0 && kind < kHistoryKinds; ++kind) sum_table(h.table[kind], entries[kind], n);
-    if (n > 0) relist(a.history, head, n, a.rules, listed_by_head(most_fill(group), a.candidates, group), m.above);
+    if (n > 0) relist(a.history, head, n, a.rules, listed_by_head(max_fill(group), a.candidates, group), m.above);
   }
   for (uint32_t kv_head = 0; n > 0 && kv_head < a.kv.n_kv_heads; ++kv_head) fit_lists(a, m, kv_head, group, n);
   return {};

@@ -135,11 +135,11 @@ struct MatmulArgs {
 enum class Gate : uint8_t {
   kSilu,  // g * sigmoid(g)
   kGelu,  // tanh approximation: g / 2 * (1 + tanh u) = g * sigmoid(2 u), u = sqrt(2 / pi) * (g + 0.044715 g^3)
-  // SwiGLU of clamped inputs: g' * sigmoid(kClampedSteepness * g') * (u' + 1) with g' = min(g, kClampedMost) and u' = u
-  // clamped to [-kClampedMost, kClampedMost]
+  // SwiGLU of clamped inputs: g' * sigmoid(kClampedSteepness * g') * (u' + 1) with g' = min(g, kClampedMax) and u' = u
+  // clamped to [-kClampedMax, kClampedMax]
   kClamped,
 };
-inline constexpr float kClampedMost = 7.0f, kClampedSteepness = 1.702f;
+inline constexpr float kClampedMax = 7.0f, kClampedSteepness = 1.702f;
 inline constexpr float kGelu1 = 1.59576912160573f, kGelu3 = 0.0713548162726009f;  // 2 u = kGelu1 * g + kGelu3 * g^3
 
 // y = activation(Wg x (+ bias)) * (Wu x (+ bias)).
@@ -173,7 +173,7 @@ struct ExpertsArgs {
   float* y;        // in/out [n_tok, d_model]; not x
   const float* x;  // [n_tok, d_model]
   uint32_t n_tok;
-  uint32_t n_experts, n_used;  // 1 <= n_used <= n_experts, at most kMostExperts and kMostExpertsUsed
+  uint32_t n_experts, n_used;  // 1 <= n_used <= n_experts, at most kMaxExperts and kMaxExpertsUsed
   RouteRule rule;
   Gate activation;
   const float* router;                      // [n_experts, d_model]
@@ -184,7 +184,7 @@ struct ExpertsArgs {
   Weight shared_gate = {}, shared_up = {};  // [shared_ff, d_model]
   Weight shared_down = {};                  // [d_model, shared_ff]
 };
-inline constexpr uint32_t kMostExperts = 1024, kMostExpertsUsed = 64;
+inline constexpr uint32_t kMaxExperts = 1024, kMaxExpertsUsed = 64;
 
 // Matrix `expert` of a stack.
 constexpr Weight expert_of(const Weight& stack, uint32_t n_experts, uint32_t expert) {
@@ -203,7 +203,7 @@ void choose_experts(const float* logits, uint32_t n_experts, uint32_t n_used, Ro
 enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
 
 // Rotations of one model, at most: layers may have one of their own.
-inline constexpr uint32_t kMostRotations = 2;
+inline constexpr uint32_t kMaxRotations = 2;
 
 // Optional per-head RMS norm of q and k, rotation of both, and storing of k and v (rounded to bf16, nearest even) in
 // the pages. With kMinMax digests the maxima and minima are updated with the stored keys; a page's first token

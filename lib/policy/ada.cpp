@@ -13,11 +13,11 @@ Status make_ada(const PolicyConfig& config, PolicyStorage& storage, Policy& next
   SnapKvOptions o;
   PolicyNeeds needs;
   OptionReader options("ada", config.options, OptionReader::kPromptPolicy);
-  float least_share = 0.2f;  // as in kvpress
-  WEIR_TRY(options.get_f32("prompt_alpha", least_share, 0.0f, 1.0f));
+  float min_share = 0.2f;  // as in kvpress
+  WEIR_TRY(options.get_f32("prompt_alpha", min_share, 0.0f, 1.0f));
   WEIR_TRY(read_snapkv("ada", config, next, options, o, needs));
   o.shares = true;
-  o.least_pages = static_cast<uint32_t>(least_share * static_cast<float>(o.pages));
+  o.min_pages = static_cast<uint32_t>(min_share * static_cast<float>(o.pages));
   needs.heads_differ = true;
   out = put_snapkv(config, storage, next, needs, o);
   return {};

@@ -29,7 +29,7 @@ class ArkValePolicy final : public Policy {
     return needs_.recall_slots == 0 ? kNone : recall_victim(s, room, o_);
   }
   bool can_take_back_prompt() const override { return true; }
-  uint32_t least_unpinned() const override { return needs_.recall_slots != 0 ? weir::least_unpinned(o_) : 2; }
+  uint32_t min_unpinned() const override { return needs_.recall_slots != 0 ? weir::min_unpinned(o_) : 2; }
   uint32_t n_front_rows() const override { return o_.selection.sink_pages; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {

@@ -201,9 +201,9 @@ Status refuse_policies(const PolicyConfig& config, const HeadOptions& o, const P
                 "heads=%s: heads of a layer have no common positions=incache; positions=abs works", o.text());
   }
   const uint64_t n_streams = uint64_t{config.n_layers} * config.n_kv_heads;
-  if (n_streams <= StreamWindows::kMostStreams) return {};
+  if (n_streams <= StreamWindows::kMaxStreams) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "heads=%s: %llu streams; %u is the most", o.text(),
-              static_cast<unsigned long long>(n_streams), StreamWindows::kMostStreams);
+              static_cast<unsigned long long>(n_streams), StreamWindows::kMaxStreams);
 }
 
 // A share of n heads: rounded, but not to none.
@@ -234,7 +234,7 @@ float HeadScores::next() {
 }
 
 Status read_head_file(std::string_view text, HeadFile& file) {
-  constexpr uint32_t kMost = 1u << 20;
+  constexpr uint32_t kMax = 1u << 20;
   file = {};
   file.text = text;
   Words words(text);
@@ -248,10 +248,10 @@ Status read_head_file(std::string_view text, HeadFile& file) {
                 static_cast<int>(std::min<size_t>(word.size(), 20)), word.data(), kVersions[0], kVersions[1]);
   }
   const bool has_tests = word == kVersions[1];
-  WEIR_TRY(words.named("layers", 1, kMost, file.n_layers));
-  WEIR_TRY(words.named("kv_heads", 1, kMost, file.n_kv_heads));
-  WEIR_TRY(words.named("head_dim", 1, kMost, file.head_dim));
-  WEIR_TRY(words.named("sinks", 0, kMost, file.sinks));
+  WEIR_TRY(words.named("layers", 1, kMax, file.n_layers));
+  WEIR_TRY(words.named("kv_heads", 1, kMax, file.n_kv_heads));
+  WEIR_TRY(words.named("head_dim", 1, kMax, file.head_dim));
+  WEIR_TRY(words.named("sinks", 0, kMax, file.sinks));
   WEIR_TRY(words.named("recent", 1, 1u << 30, file.recent));
   file.scores_at = words.at();
   WEIR_TRY(read_table(words, file));

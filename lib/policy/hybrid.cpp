@@ -21,7 +21,7 @@ struct Split {
   uint32_t whole = 0;   // a prompt of at most this many pages is attended whole; at least `prompt`
   uint32_t prompt_part(uint32_t n_prompt) const { return n_prompt <= whole ? n_prompt : prompt; }
   uint32_t decode_part(uint32_t n_prompt) const { return all - prompt_part(n_prompt); }
-  uint32_t least_decode() const { return all - prompt; }  // beside a prompt of which only a part is attended
+  uint32_t min_decode() const { return all - prompt; }  // beside a prompt of which only a part is attended
   // What the answer has whatever prompt comes: one of `whole` pages may take more than `prompt`.
   uint32_t decode_part_of_any() const { return all - whole; }
 };
@@ -76,7 +76,7 @@ class HybridPolicy final : public RaasPolicy {
 
   StepRules step_rules() const override {
     StepRules rules = RaasPolicy::step_rules();
-    rules.decode_pages = split_.least_decode();
+    rules.decode_pages = split_.min_decode();
     rules.all_pages = split_.all;
     rules.whole_prompt_pages = split_.whole;
     set_selection(rules, selection_, needs_.page_lists, split_.prompt, kPagePrompt);
@@ -131,11 +131,11 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
                 "option agg=qhead: this policy stamps pages by one list per stream; the other modes make one");
   split.prompt = std::min(
       split.all, std::max(selection.sink_pages + 1, static_cast<uint32_t>(rho * static_cast<float>(split.all))));
-  if (split.all < whole && split.least_decode() < raas.pinned.min_decode_pages) {
+  if (split.all < whole && split.min_decode() < raas.pinned.min_decode_pages) {
     return fail(
         WEIR_ERR_BUDGET,
         "a budget of %u tokens with rho=%g leaves %u decode pages, %u are needed; give more tokens or a smaller rho",
-        config.budget_tokens, static_cast<double>(rho), split.least_decode(), raas.pinned.min_decode_pages);
+        config.budget_tokens, static_cast<double>(rho), split.min_decode(), raas.pinned.min_decode_pages);
   }
   split.whole = when_needed ? split.all - std::min(split.all, raas.pinned.min_decode_pages) : split.prompt;
   if (split.all >= whole) split.whole = split.prompt = whole;
@@ -143,7 +143,7 @@ Status make(const PolicyConfig& config, OptionReader& options, const RaasOptions
   uint32_t prompt = config.max_prompt_tokens != 0 ? std::min(whole, whole_pages(config.max_prompt_tokens)) : whole;
   if (when_needed) prompt = std::max(prompt, split.whole);
   // The most pages that a prompt of up to that length and the answer's part take together.
-  needs.pages_per_stream = prompt <= split.whole ? split.all : std::min(whole, prompt + split.least_decode());
+  needs.pages_per_stream = prompt <= split.whole ? split.all : std::min(whole, prompt + split.min_decode());
   if (split.all < whole) {
     needs.prompt_pages = prompt;
     needs.page_mass = raas.exact_mass != 0;

@@ -86,7 +86,7 @@ uint32_t Policy::chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_to
 
 Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const {
   // The open page, and one that can make room for the next; with recall those that a step must be able to bring back.
-  const uint32_t n_free = std::max(2u, least_unpinned());
+  const uint32_t n_free = std::max(2u, min_unpinned());
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
     if (kv.window(i) != 0) continue;                                           // pins have no effect there

@@ -147,7 +147,7 @@ class Policy {
   // page.
   virtual bool can_take_back_prompt() const { return false; }
   // Slots of a stream that pins of the application must leave.
-  virtual uint32_t least_unpinned() const { return 2; }
+  virtual uint32_t min_unpinned() const { return 2; }
   // Number of first rows that never leave, whatever their flags.
   virtual uint32_t n_front_rows() const { return 0; }
   // Asked before the application pins the positions [first, end): can enough pages still leave?

@@ -33,7 +33,7 @@ struct StopOptions {
 
 // Slots that a step needs: for what it attends, for what it may attend next, the open page, and the first pages, which
 // never leave.
-constexpr uint32_t least_slots(uint32_t microbatch, uint32_t sinks) { return 2 * microbatch + 1 + sinks; }
+constexpr uint32_t min_slots(uint32_t microbatch, uint32_t sinks) { return 2 * microbatch + 1 + sinks; }
 
 class PsaPolicy final : public Policy {
  public:
@@ -57,7 +57,7 @@ class PsaPolicy final : public Policy {
   }
   bool can_take_back_prompt() const override { return true; }
   uint32_t n_front_rows() const override { return selection_.sink_pages; }
-  uint32_t least_unpinned() const override { return recalls() && stops() ? least_slots(o_.microbatch, 0) : 2; }
+  uint32_t min_unpinned() const override { return recalls() && stops() ? min_slots(o_.microbatch, 0) : 2; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
     const KvView view = kv.view(a.layer);
@@ -171,7 +171,7 @@ Status check_slots(const SelectionOptions& selection, const StopOptions& o, uint
     return fail(WEIR_ERR_BUDGET, "policy psa: with eps=1 a step attends max_pages=%u at once, the budget has %u pages",
                 o.max_pages, n_slots);
   }
-  const uint32_t least = least_slots(o.microbatch, selection.sink_pages);
+  const uint32_t least = min_slots(o.microbatch, selection.sink_pages);
   if (!o.stops() || n_slots >= least) return {};
   return fail(WEIR_ERR_BUDGET,
               "policy psa: with recall=on, mb=%u and sink_pages=%u a budget of at least %u tokens is needed, not %u",
@@ -238,7 +238,7 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   // saved sessions have them.
   const bool stops = options.peek_f32("eps", o.eps) < 1.0f || options.peek_u32("quiet", 0) > 0;
   const bool takes_turns = recalls && stops;
-  if (takes_turns && least_slots(options.peek_u32("mb", 1), selection.sink_pages) > n_slots) selection.sink_pages = 0;
+  if (takes_turns && min_slots(options.peek_u32("mb", 1), selection.sink_pages) > n_slots) selection.sink_pages = 0;
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   if (selection.agg == AggMode::kQHead)
     return fail(WEIR_ERR_INVALID_ARG, "policy psa: option agg=qhead: the heads of a group stop together");

@@ -23,7 +23,7 @@ class RaasRecallPolicy final : public RaasPolicy {
     return holds_all() ? kNone : recall_victim(s, room, recall_);
   }
   bool can_take_back_prompt() const override { return true; }
-  uint32_t least_unpinned() const override { return holds_all() ? 2 : weir::least_unpinned(recall_); }
+  uint32_t min_unpinned() const override { return holds_all() ? 2 : weir::min_unpinned(recall_); }
   uint32_t n_front_rows() const override { return recall_.selection.sink_pages; }
 
   Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {

@@ -31,7 +31,7 @@ struct RecallOptions {
 
 // Slots that pins must leave a stream: for what a step wants but the first pages, which are counted with the pins, what
 // is protected, and the open page.
-constexpr uint32_t least_unpinned(const RecallOptions& o) {
+constexpr uint32_t min_unpinned(const RecallOptions& o) {
   return o.from - std::min(o.from, o.selection.sink_pages) + o.protect + 1;
 }
 

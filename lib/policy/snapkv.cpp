@@ -36,7 +36,7 @@ uint32_t SnapKvPolicy::prompt_pages(const StreamView& s) {
       std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) { return (flags & kPagePrompt) != 0; }));
 }
 
-uint32_t SnapKvPolicy::most_pages(const StreamView& s) const {
+uint32_t SnapKvPolicy::max_pages(const StreamView& s) const {
   const auto kept = static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, [](uint32_t flags) {
     return (flags & kPageKept) != 0 && (flags & kPagePrompt) == 0;
   }));
@@ -44,7 +44,7 @@ uint32_t SnapKvPolicy::most_pages(const StreamView& s) const {
 }
 
 uint32_t SnapKvPolicy::limit(const StreamView& s, uint32_t stream) const {
-  return std::min(pages_of(stream), most_pages(s));
+  return std::min(pages_of(stream), max_pages(s));
 }
 
 uint32_t SnapKvPolicy::staying(const StreamView& s, uint32_t stream) const {
@@ -65,7 +65,7 @@ uint32_t SnapKvPolicy::best_leaving(const StreamView& s, uint32_t window, uint32
     }
   }
   const uint32_t most = next_.needs().prompt_pages != 0 ? next_.needs().prompt_pages : UINT32_MAX;
-  return n_stay < std::min(most, most_pages(s)) ? best : kNone;
+  return n_stay < std::min(most, max_pages(s)) ? best : kNone;
 }
 
 void SnapKvPolicy::share_among_heads(const KvCache& kv, uint32_t layer, uint32_t end) const {
@@ -82,7 +82,7 @@ void SnapKvPolicy::share_among_heads(const KvCache& kv, uint32_t layer, uint32_t
       s.prompt_score[row] = std::copysign(s.prompt_score[row], leaves ? -1.0f : 1.0f);
       n_stay += !leaves && (s.flags[row] & kPagePrompt) != 0 ? 1 : 0;
     }
-    for (uint32_t best; n_stay < o_.least_pages && (best = best_leaving(s, window, stays)) != kNone; ++n_stay)
+    for (uint32_t best; n_stay < o_.min_pages && (best = best_leaving(s, window, stays)) != kNone; ++n_stay)
       s.prompt_score[best] = -s.prompt_score[best];
     n_left += o_.pages - std::min(o_.pages, n_stay);
   }
@@ -141,7 +141,7 @@ uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
     }
   }
   const bool has_share = o_.shares && room.phase == Phase::kPromptEnd;
-  const bool above = prompt_pages(s) > (has_share ? most_pages(s) : limit(s, room.stream));
+  const bool above = prompt_pages(s) > (has_share ? max_pages(s) : limit(s, room.stream));
   if (room.phase == Phase::kPromptEnd ? !above : !room.crowded) return kNone;
   if (!above) {
     const uint32_t row = next_.victim(s, room);

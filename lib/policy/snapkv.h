@@ -17,9 +17,9 @@ struct SnapKvOptions {
   // Budgets by layer: `pages` is their mean, and the layers that share it begin with n_wide_layers and are not local.
   LayerPages by_layer = {};
   uint32_t n_kv_heads = 1, global_every = 0, n_wide_layers = 0;
-  // `pages` is the mean of a layer's heads, and each keeps at least least_pages.
+  // `pages` is the mean of a layer's heads, and each keeps at least min_pages.
   bool shares = false;
-  uint32_t least_pages = 0;
+  uint32_t min_pages = 0;
 };
 
 class SnapKvPolicy final : public Policy {
@@ -74,7 +74,7 @@ class SnapKvPolicy final : public Policy {
   // too small for both.
   uint32_t limit(const StreamView& s, uint32_t stream) const;
   // Most prompt pages of a stream that its table has room for.
-  uint32_t most_pages(const StreamView& s) const;
+  uint32_t max_pages(const StreamView& s) const;
   // Flags of the pages that may not leave: those of the application, and of the first prompt unless it has more than
   // half of the room for prompts, or leaves none for the window. Its pages compete then.
   uint32_t staying(const StreamView& s, uint32_t stream) const;

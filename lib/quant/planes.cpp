@@ -32,12 +32,12 @@ Status check_planes(const Weight& w) {
   return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %u columns: this device needs a multiple of 32", w.n_cols);
 }
 
-uint32_t planes_of(WeightType type, uint32_t bytes[kMostPlanes]) {
+uint32_t planes_of(WeightType type, uint32_t bytes[kMaxPlanes]) {
   switch (type) {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)    \
   case WeightType::k##Name: {                                          \
     constexpr auto& kBytes = PlaneLayout<WeightType::k##Name>::kBytes; \
-    static_assert(std::size(kBytes) <= kMostPlanes);                   \
+    static_assert(std::size(kBytes) <= kMaxPlanes);                    \
     std::copy(std::begin(kBytes), std::end(kBytes), bytes);            \
     return static_cast<uint32_t>(std::size(kBytes));                   \
   }

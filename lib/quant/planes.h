@@ -12,7 +12,7 @@
 
 namespace weir {
 
-// kBytes: bytes of 256 weights in each plane, in order, at most kMostPlanes. Block formats also have
+// kBytes: bytes of 256 weights in each plane, in order, at most kMaxPlanes. Block formats also have
 //   static void place(const Block<type>& block, size_t b, size_t n, uint8_t* out)
 // which writes one block of the file to its position in the planes of the whole matrix at `out`. b is the index of the
 // block's first 32 weights in the matrix, n the number of 32-weight blocks of the matrix.
@@ -38,6 +38,6 @@ Status check_planes(const Weight& weight);
 void repack(const Weight& host, uint32_t first_row, uint32_t end_row, uint8_t* out);
 
 // Bytes of 256 weights in each plane, in order; returns the number of planes.
-uint32_t planes_of(WeightType type, uint32_t bytes[kMostPlanes]);
+uint32_t planes_of(WeightType type, uint32_t bytes[kMaxPlanes]);
 
 }  // namespace weir

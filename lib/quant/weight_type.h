@@ -23,7 +23,7 @@ struct WeightTypeInfo {
 };
 
 // The most planes into which a device's layout separates the blocks of a type (planes.h).
-inline constexpr uint32_t kMostPlanes = 5;
+inline constexpr uint32_t kMaxPlanes = 5;
 
 inline constexpr size_t kWeightTypeCount = 0
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) +1

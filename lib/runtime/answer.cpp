@@ -10,7 +10,7 @@ namespace weir {
 
 // Tokenizes what ends a thought early. Nothing changes after a failure.
 Status Session::set_thinking(const weir_generate_options& options) {
-  constexpr size_t kMostClose = 1024;
+  constexpr size_t kMaxClose = 1024;
   const AnswerFormat& format = model_->answer_format();
   if (!format.has_thoughts() && (options.thinking_budget != 0 || options.thinking_close != nullptr)) {
     return fail(WEIR_ERR_UNSUPPORTED,
@@ -23,9 +23,9 @@ Status Session::set_thinking(const weir_generate_options& options) {
                 "WEIR_GENERATE_STOP_AT_CALL: the model's chat template has no way of writing calls that is known");
   }
   const std::string_view close = options.thinking_close == nullptr ? "" : options.thinking_close;
-  if (close.size() > kMostClose || utf8_valid_prefix(close) != close.size()) {
+  if (close.size() > kMaxClose || utf8_valid_prefix(close) != close.size()) {
     return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: thinking_close is no UTF-8 or has more than %zu bytes",
-                kMostClose);
+                kMaxClose);
   }
   if (close.empty()) {
     answer_.n_forced = format.n_end_tokens;
@@ -40,9 +40,9 @@ Status Session::set_thinking(const weir_generate_options& options) {
   const TextRange said = {0, close.size()};
   std::pmr::vector<weir_token> ids(&memory);
   WEIR_TRY(model_->tokenizer().encode_chat(text, {&said, 1}, ids));
-  if (ids.size() > kMostForced) {
+  if (ids.size() > kMaxForced) {
     return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: thinking_close has %zu tokens; it may have %u",
-                ids.size(), kMostForced);
+                ids.size(), kMaxForced);
   }
   answer_.n_forced = static_cast<uint32_t>(ids.size());
   std::copy(ids.begin(), ids.end(), forced_);

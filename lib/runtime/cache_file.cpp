@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kMagic[8] = {'W', 'E', 'I', 'R', 'P', 'I', 'P', 'E'};
 constexpr uint32_t kVersion = 1;
-constexpr size_t kMostFolderBytes = 1024;
+constexpr size_t kMaxFolderBytes = 1024;
 
 struct Header {
   char magic[8] = {};
@@ -108,9 +108,9 @@ bool write_all(int fd, const void* from, uint64_t n) {
 
 // `folder` and what is missing above it.
 bool make_folders(const char* folder) {
-  char path[kMostFolderBytes + 1];
+  char path[kMaxFolderBytes + 1];
   const size_t n = std::strlen(folder);
-  if (n > kMostFolderBytes) {
+  if (n > kMaxFolderBytes) {
     errno = ENAMETOOLONG;
     return false;
   }
@@ -167,7 +167,7 @@ Status read_cache_file(const char* folder, const char* name, const CacheKey& key
   if (const char* why = distrust(file.get(), false, s)) return fail_at(WEIR_ERR_IO, folder, name, why);
   Header h;
   const auto size = static_cast<uint64_t>(s.st_size);
-  if (size < sizeof(h) || size - sizeof(h) > kMostCacheBytes || !read_all(file.get(), &h, sizeof(h)) ||
+  if (size < sizeof(h) || size - sizeof(h) > kMaxCacheBytes || !read_all(file.get(), &h, sizeof(h)) ||
       std::memcmp(h.magic, kMagic, sizeof(kMagic)) != 0)
     return fail_at(WEIR_ERR_FORMAT, folder, name, "is no such file");
   if (h.version != kVersion || h.header_bytes != sizeof(h) || h.key != key)
@@ -182,7 +182,7 @@ Status read_cache_file(const char* folder, const char* name, const CacheKey& key
 }
 
 Status write_cache_file(const char* folder, const char* name, const CacheKey& key, const void* bytes, uint64_t n) {
-  if (n == 0 || n > kMostCacheBytes) return fail_at(WEIR_ERR_IO, folder, name, "would be too large");
+  if (n == 0 || n > kMaxCacheBytes) return fail_at(WEIR_ERR_IO, folder, name, "would be too large");
   if (!make_folders(folder)) return fail_errno(folder, name, "making its folder");
   const Descriptor in(open_folder(folder));
   if (!in.is_open()) return fail_errno(folder, name, "opening its folder");

@@ -21,7 +21,7 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
-inline constexpr uint64_t kMostCacheBytes = uint64_t{128} << 20;
+inline constexpr uint64_t kMaxCacheBytes = uint64_t{128} << 20;
 
 // Memory from the system for the content of one file, and only while it is read or written.
 class CacheBytes {

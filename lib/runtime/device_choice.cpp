@@ -66,7 +66,7 @@ Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetu
   DeviceInfo info = {};
   WEIR_TRY(from_module(*module, module->info(info)));  // fails if the device was lost
   const uint64_t weights = r.options.device == WEIR_DEVICE_AUTO ? DeviceWeights::bytes_of(r.model) : 0;
-  if (weights >= info.total_bytes || weights > info.most_bytes)
+  if (weights >= info.total_bytes || weights > info.max_bytes)
     return fail(WEIR_ERR_OUT_OF_MEMORY, "the model is larger than the device's memory, or an allocation of it");
   if (on_host) {
     setup.rows = module;
@@ -79,8 +79,8 @@ Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetu
 
 // Of Vulkan's devices; false: none of them.
 bool take_vulkan(const BackendRequest& r, SessionSetup& setup) {
-  ListedDevice devices[kMostListed];
-  uint32_t n = 0, wanted = 0, order[kMostListed];
+  ListedDevice devices[kMaxListed];
+  uint32_t n = 0, wanted = 0, order[kMaxListed];
   if (!r.devices.list(WEIR_DEVICE_VULKAN, devices, n).ok() || !r.devices.wanted_vulkan(wanted).ok()) return false;
   const uint32_t n_tried = auto_order(devices, n, wanted, DeviceWeights::bytes_of(r.model), order);
   return std::any_of(order, order + n_tried,

@@ -36,7 +36,7 @@ class DeviceHost {
   static constexpr uint32_t kWanted = UINT32_MAX;
   Status find(int32_t device, uint32_t which, const DeviceModule*& out) const;
 
-  // The devices that a backend's driver shows, at most kMostListed, and whether sessions of this runtime may run on
+  // The devices that a backend's driver shows, at most kMaxListed, and whether sessions of this runtime may run on
   // them; opens none. A failure says why there are none.
   Status list(int32_t device, ListedDevice* devices, uint32_t& n) const;
   // The index of the Vulkan device that was set; kWanted: none was.

@@ -53,7 +53,7 @@ inline constexpr uint32_t kDeviceInterface = device_interface(21, kDeviceLists);
 
 // The most sessions that DeviceModule::step_many takes at once: an SM's registers can hold a GEMV's sums for this many
 // inputs.
-inline constexpr uint32_t kMostTogether = 8;
+inline constexpr uint32_t kMaxTogether = 8;
 
 // Whole pages of the operating system.
 inline constexpr uint64_t kStagingAlignment = 4096;
@@ -69,11 +69,11 @@ struct DeviceStaging {
   float* token_mass = nullptr;     // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
   float* logits = nullptr;         // [vocab_size]
   PageEventRing events;            // the host writes to it around prompts, the device in decode steps
-  int32_t* top_ids = nullptr;      // [kMostTopLogits]
-  float* top_logits = nullptr;     // [kMostTopLogits]
+  int32_t* top_ids = nullptr;      // [kMaxTopLogits]
+  float* top_logits = nullptr;     // [kMaxTopLogits]
   uint32_t* mask = nullptr;        // [mask_words(vocab_size)]
-  int32_t* asked = nullptr;        // [kMostTopLogits]
-  float* asked_logits = nullptr;   // [kMostTopLogits]
+  int32_t* asked = nullptr;        // [kMaxTopLogits]
+  float* asked_logits = nullptr;   // [kMaxTopLogits]
   LogitPart* parts = nullptr;      // [kLogitParts]
   std::byte* host_rows = nullptr;  // what only the host uses of the tables
   DeviceRecall recall;
@@ -157,11 +157,11 @@ struct DeviceChunk {
 
 // What DeviceSession::top_logits copies to the staging memory.
 struct LogitRequest {
-  uint32_t n_best = 0;    // top_ids and top_logits: so many of the best, at most kMostTopLogits and vocab_size
+  uint32_t n_best = 0;    // top_ids and top_logits: so many of the best, at most kMaxTopLogits and vocab_size
   bool masked = false;    // of tokens alone whose bit the mask has
   bool new_mask = false;  // which has changed since the latest call, or was not there then
   bool sums = false;      // parts: of all logits, whatever the mask
-  uint32_t n_asked = 0;   // asked_logits: those of so many tokens in `asked`, at most kMostTopLogits
+  uint32_t n_asked = 0;   // asked_logits: those of so many tokens in `asked`, at most kMaxTopLogits
 };
 
 // The device's half of a session. One thread at a time. After WEIR_ERR_DEVICE_LOST every call fails with it again.
@@ -171,7 +171,7 @@ class DeviceSession {
   // Whether a call has failed with WEIR_ERR_DEVICE_LOST.
   virtual bool is_lost() const = 0;
   // The most rows that the next prompt chunk should have, 64 or more: fewer after a chunk that took long.
-  virtual uint32_t most_rows() const = 0;
+  virtual uint32_t max_rows() const = 0;
   // Page tables and state, host to device and back; both wait. With recall the digests of lost pages are spoilt, and
   // what steps have brought back is forgotten unless the next step repeats one that was late.
   virtual Status put_tables(bool repeats) = 0;
@@ -217,8 +217,8 @@ struct DeviceInfo {
   char driver[64];  // "CUDA 13.0"
   uint64_t total_bytes;
   uint64_t free_bytes;
-  uint64_t most_bytes;          // that an allocation may have
-  uint64_t most_staging_bytes;  // the same of staging memory
+  uint64_t max_bytes;          // that an allocation may have
+  uint64_t max_staging_bytes;  // the same of staging memory
   uint32_t n_processors;
   uint32_t index;  // among the devices that the driver shows
   DeviceKind kind;
@@ -233,7 +233,7 @@ struct ListedDevice {
   DeviceKind kind;
 };
 
-inline constexpr uint32_t kMostListed = 16;  // of a module's devices; further ones do not exist for the library
+inline constexpr uint32_t kMaxListed = 16;  // of a module's devices; further ones do not exist for the library
 
 struct DeviceModule {
   uint32_t interface;      // kDeviceInterface
@@ -278,7 +278,7 @@ struct DeviceModule {
   // conversation changes, whether the call succeeds or not. None of the sessions may be lost. What is made stays until
   // sessions[0] is prepared at the head of other groups.
   Status (*prepare_many)(DeviceSession* const* sessions, uint32_t n);
-  // One decode step of each of `n` different sessions over the same weights, 1..kMostTogether, after prepare_many for
+  // One decode step of each of `n` different sessions over the same weights, 1..kMaxTogether, after prepare_many for
   // them: tokens[i] for sessions[i]. A GEMV reads its weights once, with CUDA for all sessions whose inputs fit into an
   // SM's shared memory together, with Vulkan if the type has integer GEMVs, as most of the model's weights then must,
   // and no session recalls pages. Waits; every staging state is up to date then. Only the device can fail, and that is
@@ -288,7 +288,7 @@ struct DeviceModule {
   // WEIR_ERR_NOT_FOUND, and WEIR_ERR_INVALID_ARG where several have the name, list the devices. Null: the module has no
   // choice.
   Status (*choose)(const char* wanted, uint32_t& which);
-  // The devices that the driver shows, [n] in the order of their indices, n up to kMostListed; opens none. A failure
+  // The devices that the driver shows, [n] in the order of their indices, n up to kMaxListed; opens none. A failure
   // says why there are none.
   Status (*list)(ListedDevice* devices, uint32_t& n);
   // From now on, also for a device that is opened afterwards, pipelines are looked for in a file of this folder before

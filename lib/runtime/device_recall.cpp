@@ -10,7 +10,7 @@
 namespace weir {
 
 // How often a step may be repeated before the session gives up: each time pages were brought into the pool for it.
-constexpr uint32_t kMostRepeats = 1024;
+constexpr uint32_t kMaxRepeats = 1024;
 
 void* Session::SlotMemory::do_allocate(size_t bytes, size_t alignment) {
   if (module == nullptr) return memory_.allocate(bytes, alignment);
@@ -124,12 +124,12 @@ Status Session::prepare_copies(uint32_t n_tok) {
 
 // A step, repeated while the pages that it asks for come too late.
 Status Session::step_on_device(weir_token token) {
-  for (uint32_t i = 0; i < kMostRepeats; ++i) {
+  for (uint32_t i = 0; i < kMaxRepeats; ++i) {
     WEIR_TRY(from_module(*module_, device_->step(token)));
     if (staging_.state->is_late == 0) return {};
     WEIR_TRY(repair_late_step());
   }
-  return fail(WEIR_ERR_INTERNAL, "the pages that a step needs came too late %u times", kMostRepeats);
+  return fail(WEIR_ERR_INTERNAL, "the pages that a step needs came too late %u times", kMaxRepeats);
 }
 
 // Takes back the token of a step that was late, and brings the pages that it asked for into the slots that the device

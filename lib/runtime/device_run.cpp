@@ -279,10 +279,10 @@ Status Session::sample_top_logits(const uint32_t* allowed, uint32_t n_top, weir_
 }
 
 void Session::wipe_answers_of_device() {
-  wipe(staging_.top_ids, kMostTopLogits * sizeof(*staging_.top_ids));
-  wipe(staging_.top_logits, kMostTopLogits * sizeof(*staging_.top_logits));
-  wipe(staging_.asked, kMostTopLogits * sizeof(*staging_.asked));
-  wipe(staging_.asked_logits, kMostTopLogits * sizeof(*staging_.asked_logits));
+  wipe(staging_.top_ids, kMaxTopLogits * sizeof(*staging_.top_ids));
+  wipe(staging_.top_logits, kMaxTopLogits * sizeof(*staging_.top_logits));
+  wipe(staging_.asked, kMaxTopLogits * sizeof(*staging_.asked));
+  wipe(staging_.asked_logits, kMaxTopLogits * sizeof(*staging_.asked_logits));
   wipe(staging_.mask, mask_words(model_->config().vocab_size) * sizeof(*staging_.mask));
   has_device_mask_ = false;
   n_listed_ = 0;

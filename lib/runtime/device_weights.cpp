@@ -87,7 +87,7 @@ Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& o
   used_ += weight_bytes(w);
   out = w;
   out.data = to;
-  uint32_t plane_bytes[kMostPlanes] = {};
+  uint32_t plane_bytes[kMaxPlanes] = {};
   const uint32_t n_planes = planes_of(w.type, plane_bytes);
   const auto at_once = static_cast<uint32_t>(std::clamp<uint64_t>(kPieceBytes / w.row_bytes, 1, w.n_rows));
   const uint64_t piece_bytes = w.row_bytes * at_once;

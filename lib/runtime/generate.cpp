@@ -157,10 +157,10 @@ Status Session::draw_for_answer(weir_token& token, int32_t& stop) {
 }
 
 Status Session::open_answer(const weir_generate_options& options) {
-  std::string_view stops[StopStrings::kMost];
-  if (options.n_stop > StopStrings::kMost) {
+  std::string_view stops[StopStrings::kMax];
+  if (options.n_stop > StopStrings::kMax) {
     return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: n_stop is %u; there may be %u stop strings",
-                options.n_stop, StopStrings::kMost);
+                options.n_stop, StopStrings::kMax);
   }
   for (uint32_t i = 0; i < options.n_stop; ++i) {
     if (options.stop == nullptr || options.stop[i].text == nullptr)
@@ -169,9 +169,9 @@ Status Session::open_answer(const weir_generate_options& options) {
   }
   const std::span<const std::string_view> all(stops, options.n_stop);
   WEIR_TRY(StopStrings::check(all));
-  if (options.n_top > LogProbs::kMost) {
+  if (options.n_top > LogProbs::kMax) {
     return fail(WEIR_ERR_INVALID_ARG, "weir_generate_options: n_top is %u; events tell at most %u tokens",
-                options.n_top, LogProbs::kMost);
+                options.n_top, LogProbs::kMax);
   }
   WEIR_TRY(check_logits());
   WEIR_TRY(set_thinking(options));

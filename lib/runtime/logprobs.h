@@ -12,9 +12,9 @@ namespace weir {
 LogitPart logit_part(const float* logits, uint32_t n);
 
 struct LogProbs {
-  static constexpr uint32_t kMost = 64;
+  static constexpr uint32_t kMax = 64;
 
-  // Of `token`, and of the n best, n at most kMost; of NaN as if it were -inf.
+  // Of `token`, and of the n best, n at most kMax; of NaN as if it were -inf.
   void compute(const float* logits, uint32_t vocab_size, weir_token token, uint32_t n);
   // The same from less: the n best logits of all in order, the parts of all, and the token's logit.
   void compute(const int32_t* ids, const float* logits, uint32_t n, const LogitPart* parts, float logit);
@@ -28,7 +28,7 @@ struct LogProbs {
 
   float logprob = NAN;
   uint32_t n_top = 0;
-  weir_logprob top[kMost];  // [n_top], descending, the lower id first of equals
+  weir_logprob top[kMax];  // [n_top], descending, the lower id first of equals
 };
 
 }  // namespace weir

@@ -46,14 +46,14 @@ Status check_numbers(const weir_session_options& o) {
 
 uint32_t batch_of(const weir_session_options& o) { return o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens; }
 
-constexpr size_t kMostHeadFile = 16 << 20;  // a line of some 40 bytes for each head of any model
+constexpr size_t kMaxHeadFile = 16 << 20;  // a line of some 40 bytes for each head of any model
 
 // Reads the file that the options name as heads_file, if they do. A mapping of it would fault when somebody cuts it.
 Status read_head_file(const weir_session_options& o, FileBytes& bytes, PolicyConfig& config) {
   for (uint32_t i = 0; i < o.n_policy_options; ++i) {
     if (std::strcmp(o.policy_options[i].key, "heads_file") != 0) continue;
     config.head_file_path = o.policy_options[i].value;
-    WEIR_TRY(bytes.copy(config.head_file_path, kMostHeadFile));
+    WEIR_TRY(bytes.copy(config.head_file_path, kMaxHeadFile));
     config.head_file = {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
     return {};  // a second one is refused with the other options
   }
@@ -173,7 +173,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   if (!storage.windows.any() && may_keep_copies(needs, setup.rules))
     setup.kv.archive_pages = whole_pages(needs.context_tokens);
   if (setup.kv.n_archived_streams() == 0) setup.kv.archive_pages = 0;
-  setup.most_archive_pages = setup.kv.archive_pages;
+  setup.max_archive_pages = setup.kv.archive_pages;
   if (o.spill_budget_bytes == 0) setup.kv.archive_pages = 0;
   setup.trace = (o.flags & WEIR_SESSION_TRACE) != 0;
   if (setup.trace && needs.history.group != 0) {
@@ -329,11 +329,11 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
                            : nullptr;
   staging.logits = p.staging.take<float>(c.vocab_size);
   staging.events = lay_out_events(setup, p.staging);
-  staging.top_ids = p.staging.take<int32_t>(kMostTopLogits);
-  staging.top_logits = p.staging.take<float>(kMostTopLogits);
+  staging.top_ids = p.staging.take<int32_t>(kMaxTopLogits);
+  staging.top_logits = p.staging.take<float>(kMaxTopLogits);
   staging.mask = p.staging.take<uint32_t>(mask_words(c.vocab_size));
-  staging.asked = p.staging.take<int32_t>(kMostTopLogits);
-  staging.asked_logits = p.staging.take<float>(kMostTopLogits);
+  staging.asked = p.staging.take<int32_t>(kMaxTopLogits);
+  staging.asked_logits = p.staging.take<float>(kMaxTopLogits);
   staging.parts = p.staging.take<LogitPart>(kLogitParts);
   if (!setup.kv.recalls()) return;
   staging.host_rows = p.staging.take<std::byte>(host_row_bytes(setup.kv));

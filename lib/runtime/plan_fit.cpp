@@ -7,9 +7,9 @@
 namespace weir {
 namespace {
 
-constexpr uint32_t kLeastContext = 512;             // that is chosen for anybody
+constexpr uint32_t kMinContext = 512;               // that is chosen for anybody
 constexpr uint32_t kGoodPages = 256 / kPageTokens;  // a context is made shorter before the budget has fewer
-constexpr int kMostCreeps = 64;                     // pages that are tried one by one behind what halving found
+constexpr int kMaxCreeps = 64;                      // pages that are tried one by one behind what halving found
 enum class Fit { kTooFew, kFits, kTooMany };
 
 // What is chosen.
@@ -107,7 +107,7 @@ class Search {
       (fit == Fit::kTooMany ? too_many : sizes.pages) = middle.pages;
     }
     // Scratch memory is rounded, so that a little more can take a little less.
-    for (int i = 0; has_budget_ && i < kMostCreeps && sizes.pages < whole_pages(sizes.context); ++i) {
+    for (int i = 0; has_budget_ && i < kMaxCreeps && sizes.pages < whole_pages(sizes.context); ++i) {
       Sizes more = sizes;
       Fit fit = Fit::kTooMany;
       ++more.pages;
@@ -132,7 +132,7 @@ class Search {
 
   // The longest context that fits with the least budget. Where none does, the shortest, with the plan that is too much.
   Status shorten(Sizes& sizes, Fit& fit) {
-    const uint32_t least = std::min(kLeastContext, whole_);
+    const uint32_t least = std::min(kMinContext, whole_);
     uint32_t fits = 0, too_many = whole_pages(whole_);
     sizes.context = least;
     WEIR_TRY(take_least_budget(sizes, fit));
@@ -145,7 +145,7 @@ class Search {
       if (fit == Fit::kFits) sizes = longer;
       (fit == Fit::kFits ? fits : too_many) = middle;
     }
-    for (int i = 0; i < kMostCreeps && sizes.context + kPageTokens <= whole_; ++i) {
+    for (int i = 0; i < kMaxCreeps && sizes.context + kPageTokens <= whole_; ++i) {
       Sizes longer = sizes;
       longer.context += kPageTokens;
       WEIR_TRY(take_least_budget(longer, fit));

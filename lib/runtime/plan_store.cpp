@@ -13,7 +13,7 @@ namespace {
 
 using Number = unsigned long long;  // for messages
 
-constexpr uint64_t kLeastQueue = 64, kMostQueue = 1024;  // pages that wait to be compressed
+constexpr uint64_t kMinQueue = 64, kMaxQueue = 1024;  // pages that wait to be compressed
 
 // A store whose size nobody has chosen takes at most one part in this many of the machine's memory.
 constexpr uint64_t kMachineShare = 2;
@@ -72,26 +72,26 @@ bool raw_is_open(const weir_session_options& o) {
 }
 
 // Bytes of raw pages that the device can map: they are one allocation, with those of the queue.
-uint64_t most_raw(const SessionSetup& setup, uint32_t page_bytes) {
+uint64_t max_raw(const SessionSetup& setup, uint32_t page_bytes) {
   DeviceInfo info = {};
   if (setup.module == nullptr || !setup.module->info(info).ok()) return UINT64_MAX;
-  return info.most_staging_bytes - std::min(info.most_staging_bytes, (kMostQueue + 2) * page_bytes);
+  return info.max_staging_bytes - std::min(info.max_staging_bytes, (kMaxQueue + 2) * page_bytes);
 }
 
 // What holds the whole context, whatever is in its pages, unless that is more than the machine can give.
-uint64_t default_budget(const weir_session_options& o, uint32_t page_bytes, uint64_t n_pages, uint64_t most_raw) {
-  const uint64_t n_raw = raw_is_open(o) ? std::min(n_pages, most_raw / page_bytes) : 0;
+uint64_t default_budget(const weir_session_options& o, uint32_t page_bytes, uint64_t n_pages, uint64_t max_raw) {
+  const uint64_t n_raw = raw_is_open(o) ? std::min(n_pages, max_raw / page_bytes) : 0;
   const uint64_t whole = n_raw * page_bytes + spill_worst_bytes(page_bytes, n_pages - n_raw);
   return whole <= kSmallStore ? whole : std::min(whole, machine_memory_bytes() / kMachineShare);
 }
 
 // As many bytes for raw pages as leave room for all others compressed, and at least a quarter.
-uint64_t default_raw(uint64_t budget, uint64_t all_raw, uint64_t most_raw) {
-  if (budget >= all_raw) return std::min(all_raw, most_raw);
+uint64_t default_raw(uint64_t budget, uint64_t all_raw, uint64_t max_raw) {
+  if (budget >= all_raw) return std::min(all_raw, max_raw);
   // raw + (all_raw - raw) * kBlockParts / kPageParts = budget
   const uint64_t with_blocks = all_raw / kPageParts * kBlockParts;
   const uint64_t raw = budget > with_blocks ? (budget - with_blocks) * (kPageParts / (kPageParts - kBlockParts)) : 0;
-  return std::min(std::max(raw, budget / kRawShare), most_raw);
+  return std::min(std::max(raw, budget / kRawShare), max_raw);
 }
 
 // Without recall: pages of a stream that may have copies at one time. Of the oldest and of the newest perhaps only
@@ -121,7 +121,7 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
   SpillOptions& spill = setup.spill;
   spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
   spill.max_pages = static_cast<uint32_t>(std::min<uint64_t>(n_pages, 1u << 30));  // the store has its own bound
-  const uint64_t mapped = most_raw(setup, spill.page_bytes);
+  const uint64_t mapped = max_raw(setup, spill.page_bytes);
   spill.budget_bytes =
       o.spill_budget_bytes != 0 ? o.spill_budget_bytes : default_budget(o, spill.page_bytes, n_pages, mapped);
   spill.file_path = o.spill_path;
@@ -140,7 +140,7 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
   }
   spill.n_workers = 1;
   // All streams fill a page in the same step; a queue for all of these makes no step wait.
-  spill.queue_pages = static_cast<uint32_t>(std::clamp(n_ruled, kLeastQueue, kMostQueue));
+  spill.queue_pages = static_cast<uint32_t>(std::clamp(n_ruled, kMinQueue, kMaxQueue));
   return plan_copies(spill, setup);
 }
 

@@ -150,8 +150,8 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
       }
     }
     if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
-    const uint32_t most_rows = device_ != nullptr ? device_->most_rows() : UINT32_MAX;
-    uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, std::min(step_.b.max_tok, most_rows));
+    const uint32_t max_rows = device_ != nullptr ? device_->max_rows() : UINT32_MAX;
+    uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, std::min(step_.b.max_tok, max_rows));
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     // A strict store may have room for a shorter chunk, and for the next one when blocks have moved to the file.

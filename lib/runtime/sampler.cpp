@@ -20,8 +20,8 @@ Status check_penalty(const char* name, float value) {
 }
 
 Status check_bias(const weir_sampling_options& o, uint32_t vocab_size) {
-  if (o.n_bias > Sampler::kMostBias)
-    return fail(WEIR_ERR_INVALID_ARG, "n_bias: %u is above %u", o.n_bias, Sampler::kMostBias);
+  if (o.n_bias > Sampler::kMaxBias)
+    return fail(WEIR_ERR_INVALID_ARG, "n_bias: %u is above %u", o.n_bias, Sampler::kMaxBias);
   if (o.n_bias != 0 && o.bias == nullptr) return fail(WEIR_ERR_INVALID_ARG, "bias is NULL, n_bias is %u", o.n_bias);
   for (uint32_t i = 0; i < o.n_bias; ++i) {
     const weir_token_bias& b = o.bias[i];
@@ -216,7 +216,7 @@ uint32_t Sampler::candidates_needed(uint32_t n_allowed) const {
   const uint32_t top_k = options_.top_k != 0 ? options_.top_k : cuts_tail() ? kBeforeTail : n_allowed;
   const uint32_t kept = options_.temperature == 0.0f ? 1 : std::min(top_k, n_allowed);
   const uint32_t n = std::min(kept + n_changed(), n_allowed);
-  return n < vocab_size_ && n <= kMostCandidates && n_changed() <= kMostCandidates ? n : 0;
+  return n < vocab_size_ && n <= kMaxCandidates && n_changed() <= kMaxCandidates ? n : 0;
 }
 
 uint32_t Sampler::asked_tokens(int32_t* out) const {

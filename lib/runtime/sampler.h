@@ -23,7 +23,7 @@ Status check_sampling(weir_sampling_options& options, uint32_t vocab_size);
 class Sampler {
  public:
   static constexpr uint32_t kMaxRecent = 4096;
-  static constexpr uint32_t kMostBias = 1024;
+  static constexpr uint32_t kMaxBias = 1024;
 
   void lay_out(uint32_t vocab_size, Arena& arena);
   // Greedy when `options` is all defaults. Restarts the random state and keeps the recent tokens; options were checked.
@@ -65,12 +65,12 @@ class Sampler {
     const float* logits = nullptr;
     uint32_t n = 0;
   };
-  static constexpr uint32_t kMostCandidates = kMostTopLogits;
+  static constexpr uint32_t kMaxCandidates = kMaxTopLogits;
   // How many of the best logits decide what sample() draws where n_allowed tokens may be drawn, together with those of
-  // asked_tokens(), at most kMostCandidates; 0: it takes all of them. Best is in the order of sample(): descending, the
+  // asked_tokens(), at most kMaxCandidates; 0: it takes all of them. Best is in the order of sample(): descending, the
   // lower id first of equals, NaN as -inf.
   uint32_t candidates_needed(uint32_t n_allowed) const;
-  // The tokens whose logits may rise, into [kMostCandidates], each once; returns how many. Where candidates are enough.
+  // The tokens whose logits may rise, into [kMaxCandidates], each once; returns how many. Where candidates are enough.
   uint32_t asked_tokens(int32_t* out) const;
   // Draws the same token as sample(), with the same random state, from candidates_needed() or more of the best tokens
   // that are allowed, or all of them, and from what asked_tokens() lists. -1: nothing was drawn, because it takes all
@@ -101,7 +101,7 @@ class Sampler {
   double next_uniform();  // [0, 1)
 
   weir_sampling_options options_ = WEIR_SAMPLING_OPTIONS_INIT;  // without the pointer to the bias
-  weir_token_bias bias_[kMostBias];                             // [options_.n_bias]
+  weir_token_bias bias_[kMaxBias];                              // [options_.n_bias]
   std::span<const weir_token> forbidden_;
   uint32_t vocab_size_ = 0;
   Candidate* candidates_ = nullptr;  // [vocab_size]

@@ -58,7 +58,7 @@ struct SessionSetup {
   uint32_t max_tok = 0;  // rows of a prefill chunk
   bool trace = false;    // page masses of every step are kept for weir_session_trace
   KvShape kv;
-  uint32_t most_archive_pages = 0;  // KvShape::archive_pages that a session with these options and a store has
+  uint32_t max_archive_pages = 0;  // KvShape::archive_pages that a session with these options and a store has
   bool has_store() const { return kv.recalls() || kv.archive_pages != 0; }
   TokenRecord::Shape record;
   SpillOptions spill;  // this and the next with a store
@@ -150,7 +150,7 @@ class Session {
   Status begin_answer(const weir_generate_options& options);
   Status next_event(weir_event& event);
   // The next event of each answer that runs, with one step for all (step_many.cpp).
-  static constexpr uint32_t kMostTogetherSessions = 4096;
+  static constexpr uint32_t kMaxTogetherSessions = 4096;
   static Status next_many(const SessionList& sessions, uint32_t n, const EventList& events, uint32_t& n_running);
   // The latest answer as a message, whose texts last until the next call.
   Status answer(weir_chat_message& message, bool& is_malformed);
@@ -406,8 +406,8 @@ class Session {
   bool has_stops_ = false;
   AnswerParts parts_;  // of that answer
   AnswerState answer_;
-  static constexpr uint32_t kMostForced = 512;
-  weir_token forced_[kMostForced];    // what ends a thought early
+  static constexpr uint32_t kMaxForced = 512;
+  weir_token forced_[kMaxForced];     // what ends a thought early
   AnswerMessage* message_ = nullptr;  // of the latest answer, in parent_
   bool keeps_text_ = false;           // the step of several sessions is part of an answer
   LogProbs probs_;                    // of the latest token that was drawn for an answer

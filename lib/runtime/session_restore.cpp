@@ -151,7 +151,7 @@ class Session::Restorer final : ByteSource {
         WEIR_TRY(in_.number(fill));
         if (n_known > most || n_summed > n_tokens_)
           return damaged("KV head %u knows %u and %u tokens of %u", kv_head, n_known, n_summed, n_tokens_);
-        if (!(fill >= least_fill() && fill <= most_fill(h.group)))
+        if (!(fill >= min_fill() && fill <= max_fill(h.group)))
           return damaged("KV head %u has lists of another length", kv_head);
         v.n_known[kv_head] = n_known;
         v.n_summed[kv_head] = n_summed;
@@ -174,7 +174,7 @@ class Session::Restorer final : ByteSource {
     WEIR_TRY(in_.array(std::span<double>(of_head), 2, "scales"));
     h.scale = of_head[0];
     h.spread = static_cast<float>(of_head[1]);
-    if (!(h.scale >= kLeastHistoryScale && h.scale <= 1.0) || !is_weight(h.spread))
+    if (!(h.scale >= kMinHistoryScale && h.scale <= 1.0) || !is_weight(h.spread))
       return damaged("head %u has no scale", head);
     for (uint32_t kind = 0; kind < kHistoryKinds; ++kind) {
       HistoryTable& t = h.table[kind];
@@ -276,7 +276,7 @@ class Session::Restorer final : ByteSource {
     }
     if (n_resident > v.n_free) return damaged("stream %u has %u pages for %u slots", stream, n_resident, v.n_free);
     if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
-    if (is_complete && n_pinned != 0 && n_stay + std::max(2u, s_.policy_->least_unpinned()) > v.n_slots)
+    if (is_complete && n_pinned != 0 && n_stay + std::max(2u, s_.policy_->min_unpinned()) > v.n_slots)
       return damaged("stream %u has %u pinned pages for %u slots", stream, n_pinned, v.n_slots);
     const bool has_sinks = n >= std::min(front, n_positions);
     if (is_window && (!has_sinks || (n > front && v.first_pos[n - 1] != (n_positions - 1) * kPageTokens)))
@@ -308,7 +308,7 @@ class Session::Restorer final : ByteSource {
 
   // Without recall: which of the pages whose copies follow were the prompt's.
   Status kept_flags() {
-    const uint32_t whole = s_.setup_.most_archive_pages != 0 ? n_tokens_ / kPageTokens : 0;
+    const uint32_t whole = s_.setup_.max_archive_pages != 0 ? n_tokens_ / kPageTokens : 0;
     uint8_t flags[64];
     WEIR_TRY(in_.number(n_kept_));
     if (n_kept_ != 0 && n_kept_ != whole) return damaged("%u pages with copies, not %u", n_kept_, whole);
@@ -326,7 +326,7 @@ class Session::Restorer final : ByteSource {
   // Whether the saved session, which may have had a store where this one has none, kept copies of the stream's pages.
   bool is_kept(uint32_t stream, uint32_t page) const {
     KvShape shape = shape_;
-    shape.archive_pages = s_.setup_.most_archive_pages;
+    shape.archive_pages = s_.setup_.max_archive_pages;
     return page < n_kept_ && shape.is_archived(stream / shape.n_kv_heads);
   }
 

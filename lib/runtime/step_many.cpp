@@ -12,7 +12,7 @@ namespace weir {
 namespace {
 
 // The most rows of one pass; with so many, reading the weights is only a small part of the work.
-constexpr uint32_t kMostRows = 256;
+constexpr uint32_t kMaxRows = 256;
 
 // Calls f(first, n) for each group of sessions; `room(first)` is how many a group that begins at `first` may have.
 template <class Room, class F>
@@ -29,7 +29,7 @@ Status for_each_group(uint32_t n, Room&& room, F&& f) {
 struct Chosen {
   const SessionList* from = nullptr;
   uint32_t n = 0;
-  uint32_t index[Session::kMostTogetherSessions];
+  uint32_t index[Session::kMaxTogetherSessions];
 
   static Session& at(const void* handles, uint32_t i) {
     const auto& chosen = *static_cast<const Chosen*>(handles);
@@ -143,11 +143,11 @@ Status Session::step_many(const SessionList& sessions, const weir_token* tokens,
 Status Session::decode_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   const auto room = [&](uint32_t first) {
     const Step& step = sessions[first].step_;
-    return std::min(step.b.max_tok, step.device != nullptr ? kMostTogether : kMostRows);
+    return std::min(step.b.max_tok, step.device != nullptr ? kMaxTogether : kMaxRows);
   };
   const auto run = [&](Status (*part)(const StepGroup&)) {
     return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
-      Step* steps[kMostRows];
+      Step* steps[kMaxRows];
       for (uint32_t i = 0; i < n_group; ++i) steps[i] = &sessions[first + i].step_;
       const Status status = part({steps, n_group});
       const bool failed_there = status.code() == WEIR_ERR_DEVICE_LOST || status.code() == WEIR_ERR_OUT_OF_MEMORY;
@@ -218,9 +218,9 @@ Status Session::run_device_together(const SessionList& sessions, const weir_toke
     WEIR_TRY(named(sessions[i].put_device_tables(), i, 1));
   }
   const auto for_each_device_group = [&](auto&& f) {
-    const auto room = [](uint32_t) { return kMostTogether; };
+    const auto room = [](uint32_t) { return kMaxTogether; };
     return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
-      DeviceSession* group[kMostTogether];
+      DeviceSession* group[kMaxTogether];
       for (uint32_t i = 0; i < n_group; ++i) group[i] = sessions[first + i].device_;
       return named(f(group, first, n_group), first, n_group);
     });
@@ -291,8 +291,8 @@ Status Session::next_many(const SessionList& sessions, uint32_t n, const EventLi
     return event;
   };
   enum : uint8_t { kNothing, kText, kToken, kEnd };
-  uint8_t kinds[kMostTogetherSessions];
-  weir_token tokens[kMostTogetherSessions];
+  uint8_t kinds[kMaxTogetherSessions];
+  weir_token tokens[kMaxTogetherSessions];
   Chosen chosen;
   chosen.from = &sessions;
   Status status;

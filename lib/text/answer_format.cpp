@@ -181,7 +181,7 @@ Status find_answer_tokens(const Tokenizer& tokenizer, std::pmr::memory_resource*
   if (*format.thought_close == '\0') return {};
   std::pmr::vector<weir_token> ids(memory);
   WEIR_TRY(tokenizer.encode(format.thought_close, WEIR_TOKENIZE_SPECIAL, ids));
-  if (ids.empty() || ids.size() > AnswerFormat::kMostEndTokens) return {};  // no thought of it can be ended
+  if (ids.empty() || ids.size() > AnswerFormat::kMaxEndTokens) return {};  // no thought of it can be ended
   std::copy(ids.begin(), ids.end(), format.end_tokens);
   format.n_end_tokens = static_cast<uint32_t>(ids.size());
   return {};

@@ -33,13 +33,13 @@ struct AnswerTag {
 enum class CallForm : uint8_t { kNone, kByLook, kHarmony, kMistral, kFields, kGemma, kPython, kLlama, kNested };
 
 struct AnswerFormat {
-  static constexpr size_t kMostTags = 10, kMostTagBytes = 48, kMostEndTokens = 24;
+  static constexpr size_t kMaxTags = 10, kMaxTagBytes = 48, kMaxEndTokens = 24;
 
-  std::array<AnswerTag, kMostTags> tag;
+  std::array<AnswerTag, kMaxTags> tag;
   uint32_t n_tags = 0;
   // Tags of thoughts, "" without; and what is appended to end one early: its tokens, from `n_end_tokens`.
   const char *thought_begin = "", *thought_end = "", *thought_close = "";
-  weir_token end_tokens[kMostEndTokens];
+  weir_token end_tokens[kMaxEndTokens];
   uint32_t n_end_tokens = 0;
   const char* tool_format = "";
   CallForm form = CallForm::kNone;

@@ -90,7 +90,7 @@ void AnswerParts::begin_behind(const AnswerFormat& format, const Tokenizer& toke
   if (format.tag[0].token >= 0 || *format.thought_begin == '\0') return;
   // Tags that are text count at the very end alone.
   const string_view begin = without_space_behind(format.thought_begin);
-  char text[2 * AnswerFormat::kMostTagBytes];
+  char text[2 * AnswerFormat::kMaxTagBytes];
   size_t n = 0;
   for (size_t i = prompt.size(); i > 0 && n < sizeof(text); --i) {
     string_view bytes = tokenizer.decode(prompt[i - 1], true, false);
@@ -124,7 +124,7 @@ const AnswerTag* AnswerParts::tag_of(weir_token token) const {
 
 void AnswerParts::append(string_view text, uint8_t attribute) {
   // Of hidden text there is no end where stop strings hold back what is before it; tags that count are short.
-  const size_t room = attribute == 0 ? sizeof(text_) - n_text_ : kMostHidden - std::min<size_t>(kMostHidden, n_text_);
+  const size_t room = attribute == 0 ? sizeof(text_) - n_text_ : kMaxHidden - std::min<size_t>(kMaxHidden, n_text_);
   if (text.size() > room) return;
   text.copy(text_ + n_text_, text.size());  // which may have no address
   std::memset(attributes_ + n_text_, attribute, text.size());
@@ -204,7 +204,7 @@ AnswerParts::Bare AnswerParts::bare_call(string_view text) const {
     if (key.starts_with(name)) return Bare::kYes;
     is_unclear = is_unclear || name.starts_with(key);
   }
-  return is_unclear && text.size() < AnswerFormat::kMostTagBytes ? Bare::kUnclear : Bare::kNo;
+  return is_unclear && text.size() < AnswerFormat::kMaxTagBytes ? Bare::kUnclear : Bare::kNo;
 }
 
 // Where the tag begins; in the text of a call that is JSON not inside of a string.
@@ -334,7 +334,7 @@ bool AnswerParts::ends_calls(weir_token token, string_view text) const {
   if (const AnswerTag* tag = tag_of(token); tag != nullptr)
     return static_cast<AnswerPlace>(tag->to) == AnswerPlace::kThought;
   // With what is held back it may become a tag yet.
-  char joined[2 * AnswerFormat::kMostTagBytes];
+  char joined[2 * AnswerFormat::kMaxTagBytes];
   size_t n = std::min<size_t>(n_text_ - n_done_, sizeof(joined) / 2);
   std::memcpy(joined, text_ + (n_text_ - n), n);
   n += text.copy(joined + n, sizeof(joined) - n);

@@ -31,7 +31,7 @@ class BracketState {
 
 class AnswerParts {
  public:
-  static constexpr size_t kMostHidden = 1500, kMostWaiting = 320;
+  static constexpr size_t kMaxHidden = 1500, kMaxWaiting = 320;
 
   // All that decides what the next text is.
   struct State {
@@ -42,7 +42,7 @@ class AnswerParts {
     uint8_t n_held = 0;    // bytes that were given at the end of an answer, and may be the beginning of a tag
     uint8_t n_header = 0;
     BracketState brackets;
-    char held[AnswerFormat::kMostTagBytes];
+    char held[AnswerFormat::kMaxTagBytes];
     char header[48];  // how it begins
   };
 
@@ -53,7 +53,7 @@ class AnswerParts {
   const State& state() const { return state_; }
 
   // The next token: its text that is shown, as the detokenizer gives it, or of a control token that is not shown its
-  // text. Of the texts that were pushed before at most kMostWaiting bytes have not been allowed.
+  // text. Of the texts that were pushed before at most kMaxWaiting bytes have not been allowed.
   void push(weir_token token, std::string_view shown, std::string_view hidden);
   // The end, at least for now: no tag comes of what was held back. `rest` belongs to the text that is shown.
   void finish(std::string_view rest);
@@ -105,7 +105,7 @@ class AnswerParts {
   uint8_t odd_ = 0;                                               // kOdd of the latest tag
   uint32_t first_ = 0, n_done_ = 0, n_text_ = 0, n_allowed_ = 0;  // [first, n_done): what is clear and not given
   uint32_t marked_first_ = 0, marked_allowed_ = 0;
-  char text_[kMostHidden + kMostWaiting + Detokenizer::kMostBytes];
+  char text_[kMaxHidden + kMaxWaiting + Detokenizer::kMaxBytes];
   uint8_t attributes_[sizeof(
       text_)];  // of each byte, once it is clear: weir_segment; kHidden; of every other tag kOdd; kOpensCall
   char given_[sizeof(text_) + 1];

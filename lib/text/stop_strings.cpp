@@ -9,12 +9,12 @@
 namespace weir {
 
 Status StopStrings::check(std::span<const std::string_view> stops) {
-  if (stops.size() > kMost) return fail(WEIR_ERR_INVALID_ARG, "%zu stop strings; there may be %u", stops.size(), kMost);
+  if (stops.size() > kMax) return fail(WEIR_ERR_INVALID_ARG, "%zu stop strings; there may be %u", stops.size(), kMax);
   for (size_t i = 0; i < stops.size(); ++i) {
     const std::string_view stop = stops[i];
     if (stop.empty()) return fail(WEIR_ERR_INVALID_ARG, "stop[%zu] is empty", i);
-    if (stop.size() > kMostBytes)
-      return fail(WEIR_ERR_INVALID_ARG, "stop[%zu] has %zu bytes; it may have %u", i, stop.size(), kMostBytes);
+    if (stop.size() > kMaxBytes)
+      return fail(WEIR_ERR_INVALID_ARG, "stop[%zu] has %zu bytes; it may have %u", i, stop.size(), kMaxBytes);
     if (utf8_valid_prefix(stop) != stop.size()) return fail(WEIR_ERR_INVALID_ARG, "stop[%zu] is not UTF-8", i);
   }
   return {};
@@ -32,7 +32,7 @@ void StopStrings::begin(std::span<const std::string_view> stops) {
 // Bytes at the end of the text that are the beginning of a stop string.
 uint32_t StopStrings::may_become_one() const {
   const std::string_view text(text_, n_text_);
-  for (uint32_t n = std::min(n_text_, kMostBytes - 1); n > 0; --n) {
+  for (uint32_t n = std::min(n_text_, kMaxBytes - 1); n > 0; --n) {
     const std::string_view end = text.substr(n_text_ - n);
     for (uint32_t i = 0; i < n_; ++i) {
       if (stop(i).size() > n && stop(i).starts_with(end)) return n;

@@ -13,8 +13,8 @@ namespace weir {
 
 class StopStrings {
  public:
-  static constexpr uint32_t kMost = 16;        // what chat services allow is 4; a request of more is a mistake
-  static constexpr uint32_t kMostBytes = 256;  // of one; as many bytes may be held back
+  static constexpr uint32_t kMax = 16;        // what chat services allow is 4; a request of more is a mistake
+  static constexpr uint32_t kMaxBytes = 256;  // of one; as many bytes may be held back
 
   // Whether these can be used: not too many, none empty or too long, all UTF-8. The message names one that cannot.
   static Status check(std::span<const std::string_view> stops);
@@ -43,17 +43,17 @@ class StopStrings {
  private:
   struct Held {
     uint32_t n_bytes = 0;
-    char bytes[kMostBytes];
+    char bytes[kMaxBytes];
   };
   uint32_t may_become_one() const;
   std::string_view stop(uint32_t i) const { return {bytes_[i], n_bytes_[i]}; }
   std::string_view shown(size_t n_bytes);
 
   uint32_t n_ = 0, n_text_ = 0;
-  uint32_t n_bytes_[kMost] = {};
-  char bytes_[kMost][kMostBytes];
+  uint32_t n_bytes_[kMax] = {};
+  char bytes_[kMax][kMaxBytes];
   Held held_, marked_;
-  char text_[kMostBytes + Detokenizer::kMostBytes + 1];  // what was held back, and the piece
+  char text_[kMaxBytes + Detokenizer::kMaxBytes + 1];  // what was held back, and the piece
 };
 
 }  // namespace weir

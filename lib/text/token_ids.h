@@ -14,7 +14,7 @@ inline constexpr std::string_view kEosIdKey = "tokenizer.ggml.eos_token_id", kEo
                                   kEomIdKey = "tokenizer.ggml.eom_token_id",
                                   kEosIdsKey = "tokenizer.ggml.eos_token_ids";
 
-inline constexpr uint64_t kMostEndIds = 256;
+inline constexpr uint64_t kMaxEndIds = 256;
 
 // Calls use(key, id) for every id at these keys, as the file has it.
 template <class F>
@@ -24,7 +24,7 @@ Status each_end_id(const GgufFile& file, F&& use) {
     if (value == nullptr) continue;
     if (value->type == GgufType::kArray) {
       WEIR_TRY(file.get_array(key, GgufArray::kIntegers, true, value));
-      if (value->count > kMostEndIds) {
+      if (value->count > kMaxEndIds) {
         return fail(WEIR_ERR_FORMAT, "%.*s: %llu tokens", static_cast<int>(key.size()), key.data(),
                     static_cast<unsigned long long>(value->count));
       }

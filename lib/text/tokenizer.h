@@ -81,7 +81,7 @@ class Tokenizer {
 // cannot be part of a sequence becomes one U+FFFD, as usual.
 class Detokenizer {
  public:
-  static constexpr size_t kMostBytes = 3 * (kMaxTokenBytes + 4);  // of a text; worst case: every byte becomes U+FFFD
+  static constexpr size_t kMaxBytes = 3 * (kMaxTokenBytes + 4);  // of a text; worst case: every byte becomes U+FFFD
 
   // All that earlier tokens have left for the next one.
   struct Held {
@@ -106,7 +106,7 @@ class Detokenizer {
   const Tokenizer* tokenizer_ = nullptr;
   Held held_;
   bool special_ = false;
-  char text_[kMostBytes + 1] = {};
+  char text_[kMaxBytes + 1] = {};
 };
 
 }  // namespace weir

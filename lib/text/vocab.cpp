@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kTokensKey = "tokenizer.ggml.tokens";
 constexpr const char* kTypesKey = "tokenizer.ggml.token_type";
 constexpr const char* kScoresKey = "tokenizer.ggml.scores";
-constexpr size_t kMostNoted = 64;  // bytes of a token in a line
+constexpr size_t kMaxNoted = 64;  // bytes of a token in a line
 
 // GPT-2's alphabet: bytes that are visible characters of Latin-1 stand for themselves, the others follow from U+0100
 // on, in order.
@@ -201,7 +201,7 @@ Status Vocab::take_ends(const GgufFile& file, Notes& notes) {
     }
     if (key == noted) return;
     noted = key;
-    const std::string_view word = text(token).substr(0, kMostNoted);
+    const std::string_view word = text(token).substr(0, kMaxNoted);
     notes.warn(
         "%.*s: token %d, %.*s, is ordinary text by its type (tokenizer.ggml.token_type); text that has it has an end",
         static_cast<int>(key.size()), key.data(), token, static_cast<int>(word.size()), word.data());

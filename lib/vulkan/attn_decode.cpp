@@ -23,19 +23,19 @@ struct Shape {
 };
 
 // Query heads that are as many as a whole group, if their sums fit into registers, otherwise its largest divisor.
-Shape shape_of(const AttnPagedArgs& a, uint32_t most_lanes) {
+Shape shape_of(const AttnPagedArgs& a, uint32_t max_lanes) {
   const uint32_t group = a.list_per_head ? 1 : a.n_heads / a.kv.n_kv_heads, vectors = a.kv.head_dim / 4;
   Shape s;
-  s.lanes = std::clamp(std::bit_ceil(vectors), 8u, most_lanes);
+  s.lanes = std::clamp(std::bit_ceil(vectors), 8u, max_lanes);
   s.chunks = std::bit_ceil((vectors + s.lanes - 1) / s.lanes);
-  s.heads = std::min({group, kMostTeamHeads, kMostTeamVectors / s.chunks, kMostQueryVectors / (s.chunks * s.lanes)});
+  s.heads = std::min({group, kMaxTeamHeads, kMaxTeamVectors / s.chunks, kMaxQueryVectors / (s.chunks * s.lanes)});
   while (group % s.heads != 0) --s.heads;
   // With one head 32 lanes would have more tokens than a page.
   return s.heads == 1 && s.lanes == 32 ? shape_of(a, 16) : s;
 }
 
 Shape shape_of(const AttnPagedArgs& a) {
-  return shape_of(a, std::clamp(std::bit_floor(context().device.traits.least_lanes), 8u, 32u));
+  return shape_of(a, std::clamp(std::bit_floor(context().device.traits.min_lanes), 8u, 32u));
 }
 
 uint64_t partial_bytes(uint32_t n_heads, uint32_t head_dim, uint32_t n_splits) {
@@ -45,7 +45,7 @@ uint64_t partial_bytes(uint32_t n_heads, uint32_t head_dim, uint32_t n_splits) {
 }  // namespace
 
 uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
-  return partial_bytes(shapes.n_heads, shapes.head_dim, kMostSplits);
+  return partial_bytes(shapes.n_heads, shapes.head_dim, kMaxSplits);
 }
 
 bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
@@ -153,7 +153,7 @@ Status attn_decode(const AttnDecodeArgs& d) {
   const uint32_t n_lists = d.attn.n_heads / shape.heads;
   Touches t;
   DecodeArgs s = arguments_of(d, shape, t);
-  set_splits(d, std::clamp(std::min(kWantedGroups, context().device.most_groups) / n_lists, 1u, kMostSplits), s, t);
+  set_splits(d, std::clamp(std::min(kWantedGroups, context().device.max_groups) / n_lists, 1u, kMaxSplits), s, t);
   return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, variant_of(d, shape), s, t, {n_lists, s.n_splits});
 }
 

@@ -71,9 +71,9 @@ Status check_traits(const DeviceTraits& t) {
   const uint32_t major = VK_API_VERSION_MAJOR(t.version), minor = VK_API_VERSION_MINOR(t.version);
   if (major < 1 || (major == 1 && minor < 3))
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has Vulkan %u.%u, 1.3 is needed", t.name, major, minor);
-  if (t.least_lanes < kLeastLanes)
+  if (t.min_lanes < kMinLanes)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has subgroups of %u lanes, at least %u are needed", t.name,
-                t.least_lanes, kLeastLanes);
+                t.min_lanes, kMinLanes);
   if (!t.in_compute || !t.shuffle || !t.arithmetic) {
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no subgroup %s", t.name,
                 !t.in_compute ? "operations in compute shaders"
@@ -83,12 +83,12 @@ Status check_traits(const DeviceTraits& t) {
   if (t.invocations < kInvocations)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has workgroups of %u invocations, %u are needed", t.name,
                 t.invocations, kInvocations);
-  if (t.shared_bytes < kLeastShared)
+  if (t.shared_bytes < kMinShared)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has %u bytes of shared memory, %u are needed", t.name, t.shared_bytes,
-                kLeastShared);
-  if (t.push_bytes < kLeastPush)
+                kMinShared);
+  if (t.push_bytes < kMinPush)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has %u bytes of push constants, %u are needed", t.name, t.push_bytes,
-                kLeastPush);
+                kMinPush);
   if (!t.addresses) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no bufferDeviceAddress", t.name);
   if (!t.full_subgroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no computeFullSubgroups", t.name);
   if (!t.compute_queue) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s has no queue that computes", t.name);

@@ -17,7 +17,7 @@ struct DeviceTraits {
   DeviceKind kind = DeviceKind::kDiscrete;
   uint64_t memory_bytes = 0;                                     // of its largest heap of its own
   uint32_t version = 0;                                          // VK_MAKE_API_VERSION
-  uint32_t least_lanes = 0;                                      // of a subgroup
+  uint32_t min_lanes = 0;                                        // of a subgroup
   bool shuffle = false, arithmetic = false, in_compute = false;  // subgroup operations, in compute shaders
   uint32_t invocations = 0;                                      // most of a workgroup
   uint32_t shared_bytes = 0;                                     // most of a workgroup
@@ -27,7 +27,7 @@ struct DeviceTraits {
   bool compute_queue = false;
 };
 
-inline constexpr uint32_t kLeastShared = 32 * 1024, kLeastPush = 128;
+inline constexpr uint32_t kMinShared = 32 * 1024, kMinPush = 128;
 
 // WEIR_ERR_UNSUPPORTED: what is missing, and what the device has.
 Status check_traits(const DeviceTraits& traits);

@@ -116,7 +116,7 @@ Status Context::check(uint32_t which, const DeviceTraits& traits) {
 Status Context::open(uint32_t which) {
   if (is_open) {
     if (which == device.index) return {};
-    DeviceTraits devices[kMostDevices];
+    DeviceTraits devices[kMaxDevices];
     uint32_t n = 0;
     WEIR_TRY(list_devices(device, devices, n));
     return check(which, which < n ? devices[which] : DeviceTraits{.name = "there is none"});

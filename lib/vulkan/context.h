@@ -56,6 +56,6 @@ struct Context {
 Context& context();
 
 // Every driver allows so many workgroups along an axis; kernels take further rows in steps of the grid.
-inline constexpr uint32_t kMostGroups = 65535;
+inline constexpr uint32_t kMaxGroups = 65535;
 
 }  // namespace weir::vulkan

@@ -11,17 +11,17 @@
 namespace weir::vulkan {
 namespace {
 
-constexpr uint32_t kMostFamilies = 16, kMostExtensions = 512, kMostMatrices = 64;
+constexpr uint32_t kMaxFamilies = 16, kMaxExtensions = 512, kMaxMatrices = 64;
 constexpr uint32_t kAmd = 0x1002, kNvidia = 0x10DE, kIntel = 0x8086;  // vendors
 constexpr uint32_t kVersion = VK_API_VERSION_1_3;
 // On the processor. A few for each of its cores would do, and Vulkan does not tell how many there are; each costs the
 // time of the whole kernel, even if it has nothing to do, because invocations that returned are masked.
-constexpr uint32_t kMostCpuGroups = 4;
+constexpr uint32_t kMaxCpuGroups = 4;
 // Some 100 ms on slow devices: operating systems end work that takes some two seconds, and many cannot interrupt a
 // dispatch. Nobody ends that of the processor.
 constexpr uint64_t kDiscreteFlops = 200'000'000'000, kOtherFlops = 20'000'000'000;
 
-uint64_t most_flops_of(DeviceKind kind) {
+uint64_t max_flops_of(DeviceKind kind) {
   if (kind == DeviceKind::kCpu) return UINT64_MAX;
   return kind == DeviceKind::kDiscrete ? kDiscreteFlops : kOtherFlops;
 }
@@ -70,8 +70,8 @@ bool find_type(const VkPhysicalDeviceMemoryProperties& m, uint32_t types, VkMemo
 
 // The first family that computes; one without graphics is not needed, as nothing is drawn.
 bool find_family(const Device& d, VkPhysicalDevice physical, uint32_t& out) {
-  VkQueueFamilyProperties families[kMostFamilies];
-  uint32_t n = kMostFamilies;
+  VkQueueFamilyProperties families[kMaxFamilies];
+  uint32_t n = kMaxFamilies;
   d.vk.vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, families);
   for (uint32_t i = 0; i < n; ++i) {
     if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
@@ -137,7 +137,7 @@ void read_traits(const Device& d, VkPhysicalDevice physical, DeviceTraits& t) {
   if (t.version < kVersion) return;
   const Properties p(d, physical);
   std::snprintf(t.driver, sizeof(t.driver), "%.24s %.32s", p.v12.driverName, p.v12.driverInfo);
-  t.least_lanes = p.v13.minSubgroupSize;
+  t.min_lanes = p.v13.minSubgroupSize;
   t.in_compute = (p.v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   t.shuffle = (p.v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
   t.arithmetic = (p.v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
@@ -147,15 +147,15 @@ void read_traits(const Device& d, VkPhysicalDevice physical, DeviceTraits& t) {
 }
 
 Status physical_devices(const Device& d, VkPhysicalDevice* out, uint32_t& n) {
-  n = kMostDevices;
+  n = kMaxDevices;
   const VkResult result = d.vk.vkEnumeratePhysicalDevices(d.instance, &n, out);
   if (result == VK_ERROR_INITIALIZATION_FAILED) n = 0;  // the loader found no driver
   return result == VK_INCOMPLETE || n == 0 ? Status() : vulkan_status(result, "listing the devices");
 }
 
 bool has_extension(const Device& d, const char* name) {
-  static VkExtensionProperties extensions[kMostExtensions];  // 130 KiB; one thread at a time
-  uint32_t n = kMostExtensions;
+  static VkExtensionProperties extensions[kMaxExtensions];  // 130 KiB; one thread at a time
+  uint32_t n = kMaxExtensions;
   const VkResult result = d.vk.vkEnumerateDeviceExtensionProperties(d.physical, nullptr, &n, extensions);
   if (result != VK_SUCCESS && result != VK_INCOMPLETE) return false;
   return std::any_of(extensions, extensions + n,
@@ -163,8 +163,8 @@ bool has_extension(const Device& d, const char* name) {
 }
 
 bool family_binds_sparse(const Device& d) {
-  VkQueueFamilyProperties families[kMostFamilies];
-  uint32_t n = kMostFamilies;
+  VkQueueFamilyProperties families[kMaxFamilies];
+  uint32_t n = kMaxFamilies;
   d.vk.vkGetPhysicalDeviceQueueFamilyProperties(d.physical, &n, families);
   return d.queue_family < n && (families[d.queue_family].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
 }
@@ -189,9 +189,9 @@ bool is_product(const VkCooperativeMatrixPropertiesKHR& m) {
 Matrices best_matrices(Device& d, uint32_t lanes) {
   const auto list = reinterpret_cast<PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR>(
       d.vk.vkGetInstanceProcAddr(d.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  VkCooperativeMatrixPropertiesKHR all[kMostMatrices] = {};
+  VkCooperativeMatrixPropertiesKHR all[kMaxMatrices] = {};
   for (auto& m : all) m.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
-  uint32_t n = kMostMatrices;
+  uint32_t n = kMaxMatrices;
   if (list == nullptr || list(d.physical, &n, all) < 0) return {};
   Matrices best;
   for (uint32_t i = 0; i < n; ++i) {
@@ -212,8 +212,8 @@ bool can_have_lanes(const Properties& p, const Features& f, uint32_t lanes, uint
 
 Matrices find_matrices(Device& d, const Properties& p, const Features& f) {
   const uint32_t lanes = matrix_lanes(d, p);
-  if (shader_code(Kernel::kGemmCoop, WeightType::kF32).words == nullptr || lanes < kLeastLanes ||
-      lanes > kInvocations || f.v12.shaderFloat16 != VK_TRUE || f.v12.vulkanMemoryModel != VK_TRUE ||
+  if (shader_code(Kernel::kGemmCoop, WeightType::kF32).words == nullptr || lanes < kMinLanes || lanes > kInvocations ||
+      f.v12.shaderFloat16 != VK_TRUE || f.v12.vulkanMemoryModel != VK_TRUE ||
       !can_have_lanes(p, f, lanes, kInvocations) || !has_extension(d, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
     return {};
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {};
@@ -229,7 +229,7 @@ Matrices find_matrices(Device& d, const Properties& p, const Features& f) {
 uint32_t step_lanes_of(const Properties& p, const Features& f, uint32_t invocations) {
   const uint32_t lanes = std::clamp(16u, p.v13.minSubgroupSize, std::max(p.v13.minSubgroupSize, p.v13.maxSubgroupSize));
   const bool is_open = p.v13.minSubgroupSize != p.v13.maxSubgroupSize;
-  return is_open && lanes >= kLeastLanes && can_have_lanes(p, f, lanes, invocations) ? lanes : 0;
+  return is_open && lanes >= kMinLanes && can_have_lanes(p, f, lanes, invocations) ? lanes : 0;
 }
 
 CacheKey key_of(const VkPhysicalDeviceProperties& p) {
@@ -247,13 +247,13 @@ CacheKey key_of(const VkPhysicalDeviceProperties& p) {
 void read_device(Device& d) {
   const Properties p(d, d.physical);
   const Features f(d, d.physical);
-  d.most_bytes = std::min(p.v11.maxMemoryAllocationSize, p.v13.maxBufferSize);
-  d.most_buffer_bytes = std::min(p.v13.maxBufferSize, p.all.properties.limits.sparseAddressSpaceSize);
+  d.max_bytes = std::min(p.v11.maxMemoryAllocationSize, p.v13.maxBufferSize);
+  d.max_buffer_bytes = std::min(p.v13.maxBufferSize, p.all.properties.limits.sparseAddressSpaceSize);
   d.has_sparse = f.all.features.sparseBinding == VK_TRUE && family_binds_sparse(d);
   d.has_dot = f.v13.shaderIntegerDotProduct == VK_TRUE;
   d.has_budget = has_extension(d, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-  d.most_groups = d.traits.kind == DeviceKind::kCpu ? kMostCpuGroups : UINT32_MAX;
-  d.most_flops = most_flops_of(d.traits.kind);
+  d.max_groups = d.traits.kind == DeviceKind::kCpu ? kMaxCpuGroups : UINT32_MAX;
+  d.max_flops = max_flops_of(d.traits.kind);
   d.matrices = find_matrices(d, p, f);
   d.step_lanes = step_lanes_of(p, f, d.traits.invocations);
   d.cache_key = key_of(p.all.properties);
@@ -362,14 +362,14 @@ Status open_instance(const char* loader, Device& d) {
 }
 
 Status list_devices(Device& d, DeviceTraits* devices, uint32_t& n) {
-  VkPhysicalDevice physical[kMostDevices];
+  VkPhysicalDevice physical[kMaxDevices];
   WEIR_TRY(physical_devices(d, physical, n));
   for (uint32_t i = 0; i < n; ++i) read_traits(d, physical[i], devices[i]);
   return {};
 }
 
 Status open_device(Device& d, uint32_t which) {
-  VkPhysicalDevice physical[kMostDevices];
+  VkPhysicalDevice physical[kMaxDevices];
   uint32_t n = 0;
   WEIR_TRY(physical_devices(d, physical, n));
   if (n == 0) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: there is no device");

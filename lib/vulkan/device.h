@@ -8,7 +8,7 @@
 
 namespace weir::vulkan {
 
-inline constexpr uint32_t kMostDevices = kMostListed;  // those beyond are not seen
+inline constexpr uint32_t kMaxDevices = kMaxListed;  // those beyond are not seen
 
 struct Device {
   Functions vk;
@@ -19,11 +19,11 @@ struct Device {
   uint32_t queue_family = 0;
   uint32_t index = 0;  // among the devices that the driver shows
   DeviceTraits traits;
-  uint64_t most_bytes = 0;  // of an allocation
-  uint64_t most_buffer_bytes = 0;
+  uint64_t max_bytes = 0;  // of an allocation
+  uint64_t max_buffer_bytes = 0;
   bool has_sparse = false;  // buffers may have memory in several pieces
   // The largest that Memory::allocate gives.
-  uint64_t most_allocated() const { return has_sparse ? most_buffer_bytes : most_bytes; }
+  uint64_t max_allocated() const { return has_sparse ? max_buffer_bytes : max_bytes; }
   uint32_t local_type = 0;  // memory type of the device's own memory, in its largest heap
   uint32_t local_heap = 0;
   uint32_t host_type = 0;  // memory type that the host maps
@@ -37,14 +37,14 @@ struct Device {
   // subgroups of one size only, or does not let it be chosen.
   uint32_t step_lanes = 0;
   // Kernels that divide work among as many workgroups as a large device runs at once take no more than these.
-  uint32_t most_groups = UINT32_MAX;
+  uint32_t max_groups = UINT32_MAX;
   // What a dispatch of a prompt's dense matrices in f32, or of its attention, may compute.
-  uint64_t most_flops = UINT64_MAX;
+  uint64_t max_flops = UINT64_MAX;
 };
 
 // Opens the loader and makes the instance, once.
 Status open_instance(const char* loader, Device& d);
-// What the driver shows; at most kMostDevices.
+// What the driver shows; at most kMaxDevices.
 Status list_devices(Device& d, DeviceTraits* devices, uint32_t& n);
 // Checks the device `which` and opens it. If that fails, close_device() must follow, too.
 Status open_device(Device& d, uint32_t which);

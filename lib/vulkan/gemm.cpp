@@ -47,7 +47,7 @@ Status multiply_f32(const Product& p, const float* x, uint32_t first, uint32_t n
                          p.result,
                          static_cast<uint>(p.activation)};
   const uint32_t across = (n_tok + tokens - 1) / tokens, down = (w.n_rows + kGemmRows - 1) / kGemmRows;
-  return context().dispatch(Kernel::kGemm, w.type, {width}, push, t, {across, std::min(down, kMostGroups)});
+  return context().dispatch(Kernel::kGemm, w.type, {width}, push, t, {across, std::min(down, kMaxGroups)});
 }
 
 Status multiply_f32(const Product& p, const float* x) {
@@ -95,7 +95,7 @@ Status pack_rows(const Scratch& s, const float* x, uint32_t n_tok, uint32_t n_co
   Touches t;
   const GemmPackPush push = {t.writes(s.x, uint64_t{n_tok} * n_cols * kHalf), t.writes(s.scales, float_bytes(n_tok)),
                              t.reads(x, float_bytes(uint64_t{n_tok} * n_cols)), n_tok, n_cols / 8};
-  return context().dispatch(Kernel::kGemmPack, WeightType::kF32, {}, push, t, {std::min(n_tok, kMostGroups)});
+  return context().dispatch(Kernel::kGemmPack, WeightType::kF32, {}, push, t, {std::min(n_tok, kMaxGroups)});
 }
 
 Status decode(const Slice& s) {
@@ -105,7 +105,7 @@ Status decode(const Slice& s) {
   const GemmDecodePush push = {t.writes(s.weights, uint64_t{s.n} * w.n_cols * kHalf), t.reads(w.data, weight_bytes(w)),
                                blocks_of(w), s.first * row_blocks, n_blocks};
   const uint32_t groups = (4 * n_blocks + kInvocations - 1) / kInvocations;
-  return context().dispatch(Kernel::kGemmDecode, w.type, {}, push, t, {std::min(groups, kMostGroups)});
+  return context().dispatch(Kernel::kGemmDecode, w.type, {}, push, t, {std::min(groups, kMaxGroups)});
 }
 
 uint32_t tiles_of(const Slice& s, const MatrixTile& tile) {
@@ -149,8 +149,8 @@ Status multiply(const Scratch& scratch, const Slice& s) {
 // Products with one x. As many matrices as there is room for are decoded before they are multiplied, so that the device
 // waits seldom.
 Status multiply_all(const Scratch& scratch, const Product* products, uint32_t n) {
-  constexpr uint32_t kMostSlices = 3;
-  Slice slices[kMostSlices];
+  constexpr uint32_t kMaxSlices = 3;
+  Slice slices[kMaxSlices];
   uint32_t n_slices = 0;
   uint64_t used = 0;
   const auto flush = [&]() -> Status {
@@ -163,10 +163,10 @@ Status multiply_all(const Scratch& scratch, const Product* products, uint32_t n)
   for (uint32_t i = 0; i < n; ++i) {
     const Weight& w = products[i].part->w;
     const uint64_t row = uint64_t{w.n_cols} * kHalf;
-    const auto most = static_cast<uint32_t>(std::min<uint64_t>(kDecodedBytes / row, kMostGroups));
+    const auto most = static_cast<uint32_t>(std::min<uint64_t>(kDecodedBytes / row, kMaxGroups));
     for (uint32_t first = 0, rows = 0; first < w.n_rows; first += rows) {
       rows = std::min(most, w.n_rows - first);
-      if (n_slices == kMostSlices || used + rows * row > kDecodedBytes) WEIR_TRY(flush());
+      if (n_slices == kMaxSlices || used + rows * row > kDecodedBytes) WEIR_TRY(flush());
       slices[n_slices++] = {products[i], first, rows, scratch.weights + used};
       used += align_up(rows * row, Memory::kAlignment);
     }
@@ -184,7 +184,7 @@ Status prepare(const OpContext& cx, const float* x, uint32_t n_tok, uint32_t n_c
 }  // namespace
 
 uint64_t gemm_scratch_bytes(const OpShapes& shapes) {
-  const bool needs = context().device.matrices.are_there() && shapes.max_tok > kMostColumns;
+  const bool needs = context().device.matrices.are_there() && shapes.max_tok > kMaxColumns;
   return needs ? lay_out(nullptr, shapes.max_tok, shapes.max_cols).bytes : 0;
 }
 

@@ -15,7 +15,7 @@ bool Hazards::meets(const Range* ranges, size_t n) const {
 }
 
 bool Hazards::add(const Range* ranges, size_t n) {
-  const bool barrier = n_ + n > kMost || meets(ranges, n);
+  const bool barrier = n_ + n > kMax || meets(ranges, n);
   if (barrier) clear();
   for (size_t i = 0; i < n; ++i) {
     if (ranges[i].bytes != 0) ranges_[n_++] = ranges[i];

@@ -14,7 +14,7 @@ struct Range {
 };
 
 // The most ranges of a command.
-inline constexpr size_t kMostRanges = 32;
+inline constexpr size_t kMaxRanges = 32;
 
 class Hazards {
  public:
@@ -28,9 +28,9 @@ class Hazards {
   bool meets(const Range* ranges, size_t n) const;
 
   // More than a layer has between barriers; when they are full, a barrier makes room.
-  static constexpr size_t kMost = 256;
-  static_assert(kMost >= kMostRanges);
-  Range ranges_[kMost];
+  static constexpr size_t kMax = 256;
+  static_assert(kMax >= kMaxRanges);
+  Range ranges_[kMax];
   size_t n_ = 0;
 };
 

@@ -24,9 +24,9 @@ inline uint64_t digest_bytes(const KvView& kv) {
 
 // Rows of heads must begin at 16 bytes.
 inline Status check_head_dim(uint32_t head_dim) {
-  if (head_dim != 0 && head_dim % 8 == 0 && head_dim <= kMostChannels) return {};
+  if (head_dim != 0 && head_dim % 8 == 0 && head_dim <= kMaxChannels) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: heads of %u elements; multiples of 8 up to %u are needed", head_dim,
-              kMostChannels);
+              kMaxChannels);
 }
 
 // Whether the kernels can read these pages; the message says why not.

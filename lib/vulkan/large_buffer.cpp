@@ -40,7 +40,7 @@ VkResult bind_piece(const Device& d, VkBuffer buffer, VkDeviceMemory memory, uin
 VkResult fill_buffer(const Device& d, VkBuffer buffer, Piece* pieces, size_t most, size_t& n_pieces) {
   VkMemoryRequirements needs;
   d.vk.vkGetBufferMemoryRequirements(d.device, buffer, &needs);
-  const uint64_t wanted = std::min(kPieceBytes, d.most_bytes);
+  const uint64_t wanted = std::min(kPieceBytes, d.max_bytes);
   const uint64_t whole = std::max(needs.alignment, wanted / needs.alignment * needs.alignment);
   for (uint64_t at = 0; at < needs.size; at += whole) {
     if (n_pieces == most) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -68,9 +68,9 @@ void release_pieces(const Device& d, VkBuffer buffer, Piece* pieces, size_t& n_p
 Status make_large_buffer(const Device& d, uint64_t bytes, Allocation& out, Piece* pieces, size_t most,
                          size_t& n_pieces) {
   const auto n = static_cast<unsigned long long>(bytes);
-  if (!d.has_sparse || bytes > d.most_buffer_bytes) {
+  if (!d.has_sparse || bytes > d.max_buffer_bytes) {
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %llu bytes in one allocation; %s gives at most %llu", n, d.traits.name,
-                static_cast<unsigned long long>(d.most_allocated()));
+                static_cast<unsigned long long>(d.max_allocated()));
   }
   if (bytes > d.traits.memory_bytes)
     return fail(WEIR_ERR_OUT_OF_MEMORY, "Vulkan, allocating %llu bytes: %s has %llu", n, d.traits.name,

@@ -48,9 +48,9 @@ void destroy_buffer(const Device& d, const Allocation& a) {
 
 Status make_buffer(const Device& d, uint64_t bytes, uint32_t memory_type, Allocation& out, void** mapped) {
   const auto n = static_cast<unsigned long long>(bytes);
-  if (bytes > d.most_bytes) {
+  if (bytes > d.max_bytes) {
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %llu bytes in one allocation; %s gives at most %llu", n, d.traits.name,
-                static_cast<unsigned long long>(d.most_bytes));
+                static_cast<unsigned long long>(d.max_bytes));
   }
   const uint64_t rounded = align_up(bytes, Memory::kAlignment);
   // Few drivers align less than that; there the buffer is a little larger.
@@ -72,7 +72,7 @@ Status make_buffer(const Device& d, uint64_t bytes, uint32_t memory_type, Alloca
 }
 
 Status Memory::check_room(uint64_t bytes) const {
-  if (n_ < kMost && n_staged_ < kMostStaged) return {};
+  if (n_ < kMax && n_staged_ < kMaxStaged) return {};
   return fail(WEIR_ERR_OUT_OF_MEMORY, "Vulkan, allocating %llu bytes: there are %zu allocations already, %zu mapped",
               static_cast<unsigned long long>(bytes), n_, n_staged_);
 }
@@ -81,8 +81,8 @@ Status Memory::allocate(const Device& d, uint64_t bytes, void** out) {
   *out = nullptr;
   WEIR_TRY(check_room(bytes));
   Allocation a;
-  if (bytes > d.most_bytes) {
-    WEIR_TRY(make_large_buffer(d, bytes, a, pieces_, kMostPieces, n_pieces_));
+  if (bytes > d.max_bytes) {
+    WEIR_TRY(make_large_buffer(d, bytes, a, pieces_, kMaxPieces, n_pieces_));
   } else {
     WEIR_TRY(make_buffer(d, std::max<uint64_t>(bytes, 1), d.local_type, a, nullptr));
   }

@@ -48,15 +48,15 @@ class Memory {
   void insert(const Allocation& a);
 
   // Drivers guarantee so many allocations and may refuse more.
-  static constexpr size_t kMost = 4096;
-  Allocation table_[kMost];  // ascending
+  static constexpr size_t kMax = 4096;
+  Allocation table_[kMax];  // ascending
   size_t n_ = 0;
-  static constexpr size_t kMostPieces = 1024;
-  Piece pieces_[kMostPieces];
+  static constexpr size_t kMaxPieces = 1024;
+  Piece pieces_[kMaxPieces];
   size_t n_pieces_ = 0;
   // One of each session, and one more with recall.
-  static constexpr size_t kMostStaged = 1024;
-  Staged staged_[kMostStaged];
+  static constexpr size_t kMaxStaged = 1024;
+  Staged staged_[kMaxStaged];
   size_t n_staged_ = 0;
 };
 

@@ -30,7 +30,7 @@ Status choose(const char* wanted, uint32_t& which) {
       return {};
     }
     WEIR_TRY(open_instance(kLoader, c.device));
-    DeviceTraits devices[kMostDevices];
+    DeviceTraits devices[kMaxDevices];
     uint32_t n = 0;
     WEIR_TRY(list_devices(c.device, devices, n));
     return choose_device(devices, n, wanted, which);
@@ -41,7 +41,7 @@ Status list(ListedDevice* out, uint32_t& n) {
   return locked([&](Context& c) -> Status {
     n = 0;
     WEIR_TRY(open_instance(kLoader, c.device));
-    DeviceTraits devices[kMostDevices];
+    DeviceTraits devices[kMaxDevices];
     WEIR_TRY(list_devices(c.device, devices, n));
     for (uint32_t i = 0; i < n; ++i) {
       const DeviceTraits& t = devices[i];
@@ -103,8 +103,8 @@ Status info(DeviceInfo& out) {
     std::snprintf(out.driver, sizeof(out.driver), "%.63s", t.driver);
     out.total_bytes = t.memory_bytes;
     out.free_bytes = free_bytes(c.device);
-    out.most_bytes = c.device.most_allocated();
-    out.most_staging_bytes = c.device.most_bytes;
+    out.max_bytes = c.device.max_allocated();
+    out.max_staging_bytes = c.device.max_bytes;
     out.n_processors = 0;  // Vulkan does not tell
     out.index = c.device.index;
     out.kind = t.kind;

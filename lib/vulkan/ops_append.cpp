@@ -16,7 +16,7 @@ static_assert(static_cast<uint>(DigestKind::kMinMax) == kDigestMinMax &&
               static_cast<uint>(DigestKind::kMeanStd) == kDigestMeanStd && kNoPage == kNoSlot);
 
 // Work for so many workgroups; fewer take more each.
-uint32_t groups_of(uint64_t n) { return static_cast<uint32_t>(std::min<uint64_t>(n, kMostGroups)); }
+uint32_t groups_of(uint64_t n) { return static_cast<uint32_t>(std::min<uint64_t>(n, kMaxGroups)); }
 
 // `n_tokens`: device memory with the position, or null.
 Status append(const RopeAppendArgs& a, const uint32_t* n_tokens) {

@@ -79,7 +79,7 @@ AttnArgs arguments_of(const AttnPagedArgs& a, Touches& t) {
 Status dispatch_tiles(const AttnPagedArgs& a, const AttnArgs& push, const Touches& t, uint64_t n_units) {
   const uint64_t pairs = uint64_t{a.n_tok} * (a.n_heads / push.n_lists),
                  tiles = (pairs + kPairs - 1) / kPairs * n_units;
-  if (tiles > kMostGroups || push.n_lists > kMostGroups)
+  if (tiles > kMaxGroups || push.n_lists > kMaxGroups)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: attention of %u rows of %u heads over %u pages", a.n_tok, a.n_heads,
                 a.kv.capacity);
   return context().dispatch(Kernel::kAttnPaged, WeightType::kF32, {vectors_of(a.kv.head_dim)}, push, t,
@@ -89,7 +89,7 @@ Status dispatch_tiles(const AttnPagedArgs& a, const AttnArgs& push, const Touche
 // Whether attn_prompt_coop.comp can do it: it has matrices of one shape, little more shared memory than all devices
 // have, and few restrictions.
 bool has_matrices(const AttnPagedArgs& a) {
-  constexpr uint32_t kSharedBytes = 38 * 1024;  // of heads of kMostPromptChannels
+  constexpr uint32_t kSharedBytes = 38 * 1024;  // of heads of kMaxPromptChannels
   const Matrices& m = context().device.matrices;
   const bool fits =
       m.m == 16 && m.n == 16 && m.k == 16 && m.lanes == 32 && context().device.traits.shared_bytes >= kSharedBytes;
@@ -97,7 +97,7 @@ bool has_matrices(const AttnPagedArgs& a) {
   const bool is_whole = a.carry == nullptr || (a.carry->first && a.carry->last);
   const bool is_plain = a.select == nullptr && a.q_sink == nullptr && is_whole && a.page_mass == nullptr;
   return fits && is_plain && a.n_tok * (a.n_heads / a.kv.n_kv_heads) >= kPromptPairs / 2 &&
-         a.kv.head_dim % kMatrixChannels == 0 && a.kv.head_dim <= kMostPromptChannels;
+         a.kv.head_dim % kMatrixChannels == 0 && a.kv.head_dim <= kMaxPromptChannels;
 }
 
 Status dispatch_matrices(const AttnPagedArgs& a, const AttnArgs& push, const Touches& t) {
@@ -239,7 +239,7 @@ Status token_mass(OpContext&, const TokenMassArgs& a) {
                               a.scale,
                               a.soft_cap};
   return context().dispatch(Kernel::kTokenMass, WeightType::kF32, {vectors_of(a.kv.head_dim)}, push, t,
-                            {std::min(a.kv.capacity, kMostGroups), a.kv.n_kv_heads});
+                            {std::min(a.kv.capacity, kMaxGroups), a.kv.n_kv_heads});
 }
 
 }  // namespace weir::vulkan

@@ -10,7 +10,7 @@ namespace weir::vulkan {
 namespace {
 
 static_assert(static_cast<uint>(RouteRule::kChosen) == kRouteChosen && static_cast<uint>(RouteRule::kAll) == kRouteAll);
-static_assert(kMostRouted >= kMostExperts);
+static_assert(kMaxRouted >= kMaxExperts);
 
 // The parts of the scratch memory, in order; bytes are 0 where nothing is.
 struct Scratch {
@@ -48,7 +48,7 @@ Weight f32_matrix(const float* values, uint32_t n_rows, uint32_t n_cols) {
 
 Status check_experts(const ExpertsArgs& a) {
   for (const Weight* w : {&a.gate.w, &a.up.w, &a.down.w}) WEIR_TRY(check_weight(*w));
-  if (a.n_experts > kMostExperts) return fail(WEIR_ERR_INTERNAL, "Vulkan: %u experts", a.n_experts);
+  if (a.n_experts > kMaxExperts) return fail(WEIR_ERR_INTERNAL, "Vulkan: %u experts", a.n_experts);
   if (a.gate.w.type == a.up.w.type) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: experts' gates of %s and up matrices of %s; one type is needed",
               weight_type_info(a.gate.w.type).name, weight_type_info(a.up.w.type).name);
@@ -56,7 +56,7 @@ Status check_experts(const ExpertsArgs& a) {
 
 // Logits that decide, in f32 on every device.
 Status logits(OpContext& cx, const ExpertsArgs& a, const MatmulPart& part) {
-  return a.n_tok > kMostColumns ? gemm_f32(part, a.x, a.n_tok) : gated_matmul(cx, part, a.x, nullptr, a.n_tok);
+  return a.n_tok > kMaxColumns ? gemm_f32(part, a.x, a.n_tok) : gated_matmul(cx, part, a.x, nullptr, a.n_tok);
 }
 
 Status route(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
@@ -90,7 +90,7 @@ Status gates(const ExpertsArgs& a, const Scratch& s) {
                               a.n_used,
                               static_cast<uint>(a.activation)};
   return context().dispatch(Kernel::kExpertGlu, w.type, {1}, push, t,
-                            {groups_for(n_rows), std::min(a.n_tok * a.n_used, kMostGroups)});
+                            {groups_for(n_rows), std::min(a.n_tok * a.n_used, kMaxGroups)});
 }
 
 Status down(const ExpertsArgs& a, const Scratch& s) {
@@ -109,7 +109,7 @@ Status down(const ExpertsArgs& a, const Scratch& s) {
                                a.n_tok,
                                a.n_used};
   return context().dispatch(Kernel::kExpertDown, w.type, {1}, push, t,
-                            {groups_for((n_rows + 1) / 2), std::min(a.n_tok, kMostGroups)});
+                            {groups_for((n_rows + 1) / 2), std::min(a.n_tok, kMaxGroups)});
 }
 
 Status shared_expert(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
@@ -129,7 +129,7 @@ uint64_t experts_scratch_bytes(const OpShapes& s) {
 Status experts(OpContext& cx, const ExpertsArgs& a) {
   WEIR_TRY(check_experts(a));
   if (a.n_tok == 0) return {};
-  if (a.n_tok > kMostGroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: experts for %u tokens", a.n_tok);
+  if (a.n_tok > kMaxGroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: experts for %u tokens", a.n_tok);
   OpShapes shapes;
   shapes.n_experts = a.n_experts;
   shapes.n_experts_used = a.n_used;

@@ -8,13 +8,13 @@
 namespace weir::vulkan {
 namespace {
 
-static_assert(kMostTop == kMostTopLogits);
+static_assert(kMaxTop == kMaxTopLogits);
 
 // Enough to read the logits of a large vocabulary at once.
 constexpr uint32_t kLogitGroups = 64;
 
 // Parts of the vocabulary whose best logits are listed: so many that all lists are short, but some parts even then.
-constexpr uint32_t kCandidates = 8192, kLeastParts = 16, kMostParts = 128;
+constexpr uint32_t kCandidates = 8192, kMinParts = 16, kMaxParts = 128;
 
 // Words of the pool that one dispatch fills: 4 GiB.
 constexpr uint64_t kNoiseWords = uint64_t{1} << 30;
@@ -49,14 +49,14 @@ Status step_end(const StepEndArgs& a) {
 }
 
 uint64_t top_logits_scratch_bytes() {
-  return uint64_t{std::max(kLeastParts * kMostTop, kCandidates)} * 2 * sizeof(uint32_t);
+  return uint64_t{std::max(kMinParts * kMaxTop, kCandidates)} * 2 * sizeof(uint32_t);
 }
 
 // The parts' lists meet in the second kernel, so `counter` stays as it is.
 Status top_logits(const TopLogitsArgs& a) {
-  if (a.n == 0 || a.n > std::min(kMostTop, a.vocab_size))
+  if (a.n == 0 || a.n > std::min(kMaxTop, a.vocab_size))
     return fail(WEIR_ERR_INTERNAL, "Vulkan: the best %u of %u logits", a.n, a.vocab_size);
-  const uint32_t wanted = std::clamp(kCandidates / a.n, kLeastParts, kMostParts);
+  const uint32_t wanted = std::clamp(kCandidates / a.n, kMinParts, kMaxParts);
   const uint32_t part_rows = (a.vocab_size + wanted - 1) / wanted;
   const uint32_t n_parts = (a.vocab_size + part_rows - 1) / part_rows, each = std::min(a.n, part_rows);
   const uint32_t last_rows = a.vocab_size - (n_parts - 1) * part_rows;

@@ -1,4 +1,4 @@
-// The ops over weight matrices. Up to kMostColumns rows of x are multiplied by a subgroup for each row of the matrix:
+// The ops over weight matrices. Up to kMaxColumns rows of x are multiplied by a subgroup for each row of the matrix:
 // what a session decodes must not depend on those beside it. More rows, of prompts, are multiplied in tiles.
 #include <algorithm>
 
@@ -15,13 +15,13 @@ static_assert(static_cast<uint>(Gate::kSilu) == kGateSilu && static_cast<uint>(G
               static_cast<uint>(Gate::kClamped) == kGateClamped);
 
 // Shaders index a matrix by 32-bit numbers of words.
-constexpr uint64_t kMostMatrixBytes = uint64_t{1} << 33;
+constexpr uint64_t kMaxMatrixBytes = uint64_t{1} << 33;
 
 }  // namespace
 
 Status check_weight(const Weight& w) {
   WEIR_TRY(check_planes(w));
-  const uint64_t most = std::min(kMostMatrixBytes, context().device.most_allocated());
+  const uint64_t most = std::min(kMaxMatrixBytes, context().device.max_allocated());
   if (weight_bytes(w) <= most) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "a matrix of %llu bytes: this device takes at most %llu",
               static_cast<unsigned long long>(weight_bytes(w)), static_cast<unsigned long long>(most));
@@ -40,13 +40,13 @@ Status embed(OpContext&, const EmbedArgs& a) {
                           a.n_tok,
                           a.scale};
   return context().dispatch(Kernel::kEmbed, a.table.type, {1}, push, t,
-                            {(groups + kInvocations - 1) / kInvocations, std::min(a.n_tok, kMostGroups)});
+                            {(groups + kInvocations - 1) / kInvocations, std::min(a.n_tok, kMaxGroups)});
 }
 
 Status gated_matmul(OpContext& cx, const MatmulPart& part, const float* x, const float* gates, uint32_t n_tok) {
   const Weight& w = part.w;
   WEIR_TRY(check_weight(w));
-  if (n_tok > kMostColumns) return gemm(cx, {{part, {}, {}}, 1, x, n_tok}, gates);
+  if (n_tok > kMaxColumns) return gemm(cx, {{part, {}, {}}, 1, x, n_tok}, gates);
   Touches t;
   const GemvPush push = {t.writes(part.y, float_bytes(uint64_t{n_tok} * w.n_rows)),
                          t.reads(x, float_bytes(uint64_t{n_tok} * w.n_cols)),
@@ -64,7 +64,7 @@ Status gated_matmul(OpContext& cx, const MatmulPart& part, const float* x, const
 Status matmul(OpContext& cx, const MatmulArgs& a) {
   for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check_weight(a.part[i].w));
   if (a.n_tok == 0) return {};
-  if (a.n_tok > kMostColumns) return gemm(cx, a, nullptr);
+  if (a.n_tok > kMaxColumns) return gemm(cx, a, nullptr);
   for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(gated_matmul(cx, a.part[i], a.x, nullptr, a.n_tok));
   return {};
 }
@@ -77,7 +77,7 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
                 weight_type_info(a.gate.type).name, weight_type_info(a.up.type).name);
   }
   if (a.n_tok == 0) return {};
-  if (a.n_tok > kMostColumns) return gemm_glu(cx, a);
+  if (a.n_tok > kMaxColumns) return gemm_glu(cx, a);
   Touches t;
   const GluPush push = {t.writes(a.y, float_bytes(uint64_t{a.n_tok} * a.gate.n_rows)),
                         t.reads(a.x, float_bytes(uint64_t{a.n_tok} * a.gate.n_cols)),

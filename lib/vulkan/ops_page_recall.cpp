@@ -17,9 +17,9 @@ constexpr uint64_t word_bytes(uint64_t n) { return n * sizeof(uint32_t); }
 Status check(const PageRecallArgs& a) {
   if (a.page_bytes % kQuadBytes != 0) return fail(WEIR_ERR_INTERNAL, "Vulkan: pages of %u bytes", a.page_bytes);
   if (a.digest_elements % 2 != 0) return fail(WEIR_ERR_INTERNAL, "Vulkan: digests of %u elements", a.digest_elements);
-  if (a.capacity > kMostRecallRows)
+  if (a.capacity > kMaxRecallRows)
     return fail(WEIR_ERR_INTERNAL, "Vulkan: recall of streams of %u pages; %u are the most", a.capacity,
-                kMostRecallRows);
+                kMaxRecallRows);
   if (a.events.events != nullptr && !std::has_single_bit(a.events.capacity))
     return fail(WEIR_ERR_INTERNAL, "Vulkan: a ring of %u events", a.events.capacity);
   return {};
@@ -103,7 +103,7 @@ Status fetch(const PageRecallArgs& a) {
   push.most = a.host.most;
   push.page_quads = a.page_bytes / kQuadBytes;
   return context().dispatch(Kernel::kPageFetch, WeightType::kF32, {}, push, t,
-                            {std::min(a.host.most, kMostGroups), k.n_kv_heads});
+                            {std::min(a.host.most, kMaxGroups), k.n_kv_heads});
 }
 
 }  // namespace

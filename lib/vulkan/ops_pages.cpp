@@ -108,7 +108,7 @@ Status page_score(OpContext&, const PageScoreArgs& a) {
                               static_cast<uint>(elements / 2),
                               a.spread};
   return dispatch(Kernel::kPageScore, push, t,
-                  {std::min((kv.capacity + kScorePages - 1) / kScorePages, kMostGroups), kv.n_kv_heads * n_parts},
+                  {std::min((kv.capacity + kScorePages - 1) / kScorePages, kMaxGroups), kv.n_kv_heads * n_parts},
                   {columns});
 }
 
@@ -118,7 +118,7 @@ Status page_score_step(const PageScoreStepArgs& a) {
   const uint32_t n_heads = a.op.n_heads, group = n_heads / kv.n_kv_heads, columns = columns_for(group);
   const uint32_t n_parts = (group + columns - 1) / columns, team_channels = 4 * kTeamLanes;
   const uint32_t n_groups = (kv.capacity + kScorePages - 1) / kScorePages;
-  if (n_groups > kMostGroups)
+  if (n_groups > kMaxGroups)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score_step of streams of %u pages", kv.capacity);
   Touches t;
   PageScoreStepPush push = {};

@@ -14,7 +14,7 @@ Status check_page(uint32_t page_bytes) {
   return page_bytes % kQuadBytes == 0 ? Status() : fail(WEIR_ERR_INTERNAL, "Vulkan: pages of %u bytes", page_bytes);
 }
 
-Grid groups(uint64_t n) { return {static_cast<uint32_t>(std::min<uint64_t>(n, kMostGroups))}; }
+Grid groups(uint64_t n) { return {static_cast<uint32_t>(std::min<uint64_t>(n, kMaxGroups))}; }
 
 constexpr uint64_t word_bytes(uint64_t n) { return n * sizeof(uint32_t); }
 

@@ -7,7 +7,7 @@
 namespace weir::vulkan {
 
 Status rms_norm(OpContext&, const RmsNormArgs& a) {
-  if (a.n_tok > kMostGroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: rms_norm of %u rows", a.n_tok);
+  if (a.n_tok > kMaxGroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: rms_norm of %u rows", a.n_tok);
   if (a.n_tok == 0) return {};
   const uint64_t bytes = uint64_t{a.n_tok} * a.n * sizeof(float);
   Touches t;
@@ -22,7 +22,7 @@ Status soft_cap(OpContext&, const SoftCapArgs& a) {
   Touches t;
   const SoftCapPush push = {t.writes(a.x, uint64_t{a.n} * sizeof(float)), a.n, a.cap};
   return context().dispatch(Kernel::kSoftCap, WeightType::kF32, {1}, push, t,
-                            {std::min((a.n + kInvocations - 1) / kInvocations, kMostGroups)});
+                            {std::min((a.n + kInvocations - 1) / kInvocations, kMaxGroups)});
 }
 
 }  // namespace weir::vulkan

@@ -11,7 +11,7 @@ class Pace {
  public:
   // What a submission should take, and a layer at most. Chunks never have fewer rows than the last constant.
   static constexpr uint64_t kSubmissionNs = 50'000'000, kLayerNs = 500'000'000;
-  static constexpr uint32_t kLeastRows = 64;
+  static constexpr uint32_t kMinRows = 64;
 
   // A chunk begins.
   void begin() { n_layers_ = 0; }
@@ -24,14 +24,14 @@ class Pace {
   void took(uint64_t ns, uint32_t n_rows) {
     layer_ns_ = std::max<uint64_t>(ns / std::max(n_layers_, 1u), 1);
     n_layers_ = 0;
-    if (layer_ns_ > kLayerNs) most_rows_ = std::min(most_rows_, std::max(n_rows / 2, kLeastRows));
+    if (layer_ns_ > kLayerNs) max_rows_ = std::min(max_rows_, std::max(n_rows / 2, kMinRows));
   }
-  uint32_t most_rows() const { return most_rows_; }
+  uint32_t max_rows() const { return max_rows_; }
 
  private:
   uint64_t layer_ns_ = 0;  // of the latest submission; 0: unknown
   uint32_t n_layers_ = 0;  // since then
-  uint32_t most_rows_ = UINT32_MAX;
+  uint32_t max_rows_ = UINT32_MAX;
 };
 
 }  // namespace weir::vulkan

@@ -79,9 +79,9 @@ Status PipelineCache::take(const Device& d, CacheFile& file) const {
   WEIR_VK_TRY(d.vk.vkGetPipelineCacheData(d.device, handle_, &n, nullptr),
               "asking for the size of a cache of pipelines");
   if (n == kept_bytes_ || n == 0) return {};
-  if (n > kMostCacheBytes) {
+  if (n > kMaxCacheBytes) {
     return fail(WEIR_ERR_IO, "cache of pipelines %.300s/%s: %zu bytes, at most %llu are kept", file.folder, file.name,
-                n, static_cast<unsigned long long>(kMostCacheBytes));
+                n, static_cast<unsigned long long>(kMaxCacheBytes));
   }
   WEIR_TRY(file.bytes.take(n));
   const VkResult result = d.vk.vkGetPipelineCacheData(d.device, handle_, &n, file.bytes.data());

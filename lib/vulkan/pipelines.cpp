@@ -49,7 +49,7 @@ Constants constants_of(const Device& d, Kernel kernel, const Variant& v) {
 Status Pipelines::open(const Device& d) {
   VkPushConstantRange range = {};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
-  range.size = kLeastPush;
+  range.size = kMinPush;
   VkPipelineLayoutCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   info.pushConstantRangeCount = 1;
@@ -71,13 +71,13 @@ void Pipelines::close(const Device& d) {
 // Open addressing: the table is never full.
 Pipelines::Made& Pipelines::find(uint64_t key) {
   constexpr uint64_t kMixer = 0x9E3779B97F4A7C15;
-  size_t at = (key * kMixer >> 32) % kMostPipelines;
-  while (made_[at].key != 0 && made_[at].key != key) at = (at + 1) % kMostPipelines;
+  size_t at = (key * kMixer >> 32) % kMaxPipelines;
+  while (made_[at].key != 0 && made_[at].key != key) at = (at + 1) % kMaxPipelines;
   return made_[at];
 }
 
 Status Pipelines::recipe_of(const Device& d, Kernel kernel, WeightType type, const Variant& v, Recipe& out) {
-  if (v.columns == 0 || v.columns > kMostColumns || v.lanes > UINT8_MAX || v.chunks > UINT8_MAX ||
+  if (v.columns == 0 || v.columns > kMaxColumns || v.lanes > UINT8_MAX || v.chunks > UINT8_MAX ||
       v.invocations > UINT16_MAX || v.tile >= d.tiles.size() || v.mode >= 1u << kModeBits)
     return fail(WEIR_ERR_INTERNAL, "Vulkan: a pass over %u columns by %u lanes", v.columns, v.lanes);
   out = {1, kernel, type, v};
@@ -146,7 +146,7 @@ Status Pipelines::note(const Device& d, Kernel kernel, WeightType type, const Va
   const Recipe *const begin = noted_, *const end = begin + n_noted_;
   const bool is_known = find(recipe.key).key != 0 ||
                         std::any_of(begin, end, [&](const Recipe& other) { return other.key == recipe.key; });
-  if (!is_known && n_noted_ < kMostNoted) noted_[n_noted_++] = recipe;
+  if (!is_known && n_noted_ < kMaxNoted) noted_[n_noted_++] = recipe;
   return {};
 }
 
@@ -158,7 +158,7 @@ Status Pipelines::make_noted(const Device& d) {
   std::byte room[1024];
   std::pmr::monotonic_buffer_resource memory(room, sizeof(room), std::pmr::null_memory_resource());
   ThreadPool pool(&memory);
-  (void)pool.start(std::min({machine_threads(), n, kMostThreads}));
+  (void)pool.start(std::min({machine_threads(), n, kMaxThreads}));
   {
     const ThreadPool::Lease lease(pool);
     pool.parallel_for(n, [&](size_t i, size_t) { make(d, noted_[i]); });

@@ -10,7 +10,7 @@ namespace weir::vulkan {
 // The specialisation constants of a pipeline, in their order; 1 where a kernel does not know one. Those of
 // cooperative kernels follow (pipelines.cpp).
 struct Variant {
-  uint32_t columns = 1;                 // 1..kMostColumns, rounded up to a power of two
+  uint32_t columns = 1;                 // 1..kMaxColumns, rounded up to a power of two
   uint32_t lanes = 1;                   // that work together
   uint32_t chunks = 1;                  // that a lane takes
   uint32_t invocations = kInvocations;  // of a workgroup
@@ -45,10 +45,10 @@ class Pipelines {
     VkResult result = VK_SUCCESS;
   };
   // More than a step has; those beyond are made when they are needed.
-  static constexpr uint32_t kMostNoted = 128;
-  static constexpr uint32_t kMostThreads = 8;
+  static constexpr uint32_t kMaxNoted = 128;
+  static constexpr uint32_t kMaxThreads = 8;
   // More than all kernels have variants together.
-  static constexpr size_t kMostPipelines = 2048;
+  static constexpr size_t kMaxPipelines = 2048;
   struct Made {
     uint64_t key = 0;  // 0: none
     VkPipeline pipeline = VK_NULL_HANDLE;
@@ -60,8 +60,8 @@ class Pipelines {
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   uint32_t n_made_ = 0;
-  Made made_[kMostPipelines] = {};
-  Recipe noted_[kMostNoted];
+  Made made_[kMaxPipelines] = {};
+  Recipe noted_[kMaxNoted];
   uint32_t n_noted_ = 0;
 };
 

@@ -43,7 +43,7 @@ uvec2 Touches::add(const void* device, uint64_t bytes, bool written) {
   const uint64_t address = address_of(device);
   if (device == nullptr) return {0, 0};
   // One more than there is room for makes the command's check fail.
-  if (n_ < kMostRanges) ranges_[n_++] = {address, bytes, written};
+  if (n_ < kMaxRanges) ranges_[n_++] = {address, bytes, written};
   return {static_cast<uint>(address), static_cast<uint>(address >> 32)};
 }
 
@@ -115,7 +115,7 @@ void Recorder::touch(const Device& d, const Range* ranges, size_t n, bool is_cop
 // What an op forgot to declare would race without anybody seeing it, on some devices and on some days.
 Status Recorder::check(const Memory& memory, const Run& run, const Touches& touches) const {
   const char* const name = shader_code(run.kernel, run.type).name;
-  if (touches.count() == kMostRanges) return fail(WEIR_ERR_INTERNAL, "Vulkan: %s has too many ranges", name);
+  if (touches.count() == kMaxRanges) return fail(WEIR_ERR_INTERNAL, "Vulkan: %s has too many ranges", name);
   for (size_t i = 0; i < touches.count(); ++i) {
     const Range& range = touches.ranges()[i];
     if (memory.find(range.address, range.bytes) == nullptr)
@@ -139,7 +139,7 @@ Status Recorder::dispatch(const Device& d, const Memory& memory, Pipelines& pipe
   WEIR_TRY(check(memory, run, touches));
   if (noting_) return pipelines.note(d, run.kernel, run.type, run.variant);
   uvec2 address = {0, 0};
-  const bool in_memory = run.push_bytes > kLeastPush;
+  const bool in_memory = run.push_bytes > kMinPush;
   if (in_memory) WEIR_TRY(place_arguments(d, run, address));
   WEIR_TRY(begin(d));
   VkPipeline pipeline = VK_NULL_HANDLE;
@@ -203,7 +203,7 @@ Status Recorder::copy_out(const Device& d, const Memory& memory, void* host, con
   if (a == nullptr || recorded_ != nullptr)
     return fail(WEIR_ERR_INTERNAL, "Vulkan: a copy from what is not device memory");
   for (uint64_t done = 0; done < bytes;) {
-    if (n_arrivals_ == kMostArrivals) WEIR_TRY(wait(d));
+    if (n_arrivals_ == kMaxArrivals) WEIR_TRY(wait(d));
     uint64_t n = 0, offset = 0;
     WEIR_TRY(take_staging(d, bytes - done, n, offset));
     const Range range = {address_of(from) + done, n, false};
@@ -333,7 +333,7 @@ Status Recorder::begin_recording(const Device& d, uint64_t argument_bytes, Recor
 }
 
 Status Recorder::begin_part(const Device& d, Recorded& work) {
-  if (work.n_parts == Recorded::kMostParts) return fail(WEIR_ERR_INTERNAL, "Vulkan: recorded work has too many parts");
+  if (work.n_parts == Recorded::kMaxParts) return fail(WEIR_ERR_INTERNAL, "Vulkan: recorded work has too many parts");
   VkCommandBuffer& part = work.parts[work.n_parts];
   WEIR_TRY(make_commands(d, recorded_pool_, part));
   ++work.n_parts;

@@ -24,7 +24,7 @@ class Touches {
 
  private:
   uvec2 add(const void* device, uint64_t bytes, bool written);
-  Range ranges_[kMostRanges];
+  Range ranges_[kMaxRanges];
   size_t n_ = 0;
 };
 
@@ -34,8 +34,8 @@ struct Grid {
 
 // Work that is submitted as often as wanted, all at once or part by part.
 struct Recorded {
-  static constexpr uint32_t kMostParts = 256;
-  VkCommandBuffer parts[kMostParts] = {};
+  static constexpr uint32_t kMaxParts = 256;
+  VkCommandBuffer parts[kMaxParts] = {};
   uint32_t n_parts = 0;
   Allocation arguments;  // of its kernels, what push constants have no room for
 };
@@ -99,7 +99,7 @@ class Recorder {
     void* to;
     uint64_t offset, bytes;
   };
-  static constexpr size_t kMostArrivals = 256;
+  static constexpr size_t kMaxArrivals = 256;
   // Larger copies go in pieces: the size of those in which weights are uploaded.
   static constexpr uint64_t kStagingBytes = 16u << 20;
 
@@ -132,7 +132,7 @@ class Recorder {
   std::byte* mapped_ = nullptr;
   uint64_t staging_used_ = 0;
   Hazards hazards_;
-  Arrival arrivals_[kMostArrivals];
+  Arrival arrivals_[kMaxArrivals];
   size_t n_arrivals_ = 0;
   uint64_t n_barriers_ = 0;
   bool recording_ = false;     // commands_ has commands

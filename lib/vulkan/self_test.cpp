@@ -49,7 +49,7 @@ const char* check_subgroup(const uint32_t* words, const uint32_t* invocations, u
     const Lane lane = {invocations[i], words};
     if (lane.get(kSelfTestShuffle) != value_of(invocations[i ^ kXor])) return "shuffles";
     if (lane.get(kSelfTestSum) != sum) return "integer sums";
-    if (lane.get(kSelfTestMost) != most) return "maxima";
+    if (lane.get(kSelfTestMax) != most) return "maxima";
     if (lane.get(kSelfTestFloats) != floats) return "f32 sums";
     if (lane.get(kSelfTestShared) != value_of((invocations[i] + 37) % kInvocations)) return "shared memory";
   }
@@ -61,7 +61,7 @@ const char* check_subgroup(const uint32_t* words, const uint32_t* invocations, u
 Status check_self_test(const uint32_t* words, const char* name) {
   const uint32_t n_lanes = words[kSelfTestLanes * kInvocations];
   uint32_t invocations[kInvocations];
-  if (n_lanes < kLeastLanes || !std::has_single_bit(n_lanes) || n_lanes > kInvocations)
+  if (n_lanes < kMinLanes || !std::has_single_bit(n_lanes) || n_lanes > kInvocations)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %s failed the self-test: subgroups of %u lanes", name, n_lanes);
   for (uint32_t subgroup = 0; subgroup < kInvocations / n_lanes; ++subgroup) {
     const char* const wrong = !lanes_of(words, subgroup, n_lanes, invocations)

@@ -207,12 +207,12 @@ uint64_t session_device_bytes(const OpShapes& shapes) {
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (needs.pages_per_stream == 0) return {};  // attention on the host
   WEIR_TRY(check_head_dim(c.head_dim));
-  if (rules.recalls && needs.pages_per_stream > kMostRecallRows)
+  if (rules.recalls && needs.pages_per_stream > kMaxRecallRows)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall over %u tokens; %u are the most",
-                needs.pages_per_stream * kPageTokens, kMostRecallRows * kPageTokens);
-  if (rules.recalls && c.n_layers >= Recorded::kMostParts)
+                needs.pages_per_stream * kPageTokens, kMaxRecallRows * kPageTokens);
+  if (rules.recalls && c.n_layers >= Recorded::kMaxParts)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall in %u layers; %u are the most", c.n_layers,
-                Recorded::kMostParts - 1);
+                Recorded::kMaxParts - 1);
   if (rules.stop_microbatch != 0 && !attn_stop_has_shape(c.n_heads, c.n_kv_heads, c.head_dim))
     return fail(WEIR_ERR_UNSUPPORTED,
                 "Vulkan: attention that stops by itself has no kernel for groups of %u query heads of %u elements on "

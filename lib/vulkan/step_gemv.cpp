@@ -13,7 +13,7 @@ namespace {
 
 // Every workgroup makes integers of the whole input, so there should be few and large ones: one of 512 invocations for
 // each of the 132 multiprocessors of the largest device that was measured.
-constexpr uint32_t kStepInvocations = 512, kMostStepInvocations = 132 * kStepInvocations;
+constexpr uint32_t kStepInvocations = 512, kMaxStepInvocations = 132 * kStepInvocations;
 
 uint32_t step_invocations() { return std::min(kStepInvocations, std::bit_floor(context().device.traits.invocations)); }
 
@@ -24,15 +24,15 @@ bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0
 uint32_t width_of(uint32_t n_cols) { return std::bit_ceil((n_cols + 2047) / 2048); }
 
 bool has_integers(const Weight& w) {
-  return context().device.has_dot && w.n_rows > 0 && w.n_cols > 0 && w.n_cols <= kMostStepColumns &&
+  return context().device.has_dot && w.n_rows > 0 && w.n_cols > 0 && w.n_cols <= kMaxStepColumns &&
          shader_code(Kernel::kStepGemv, w.type).words != nullptr;
 }
 
 // As many rows to each subgroup.
 Grid step_grid(uint32_t n_rows) {
   const Device& d = context().device;
-  const uint32_t at_once = step_invocations() / d.traits.least_lanes;
-  const uint32_t most = at_once * std::min(kMostStepInvocations / step_invocations(), d.most_groups);
+  const uint32_t at_once = step_invocations() / d.traits.min_lanes;
+  const uint32_t most = at_once * std::min(kMaxStepInvocations / step_invocations(), d.max_groups);
   const uint32_t rows = (n_rows + most - 1) / most;
   return {(n_rows + at_once * rows - 1) / (at_once * rows), 1};
 }
@@ -190,7 +190,7 @@ bool has_step_gemv(const device::GemvArgs& a) {
   });
 }
 
-uint64_t packed_bytes(uint32_t n_cols) { return kMostColumns * packed_input_bytes((n_cols + 31) / 32); }
+uint64_t packed_bytes(uint32_t n_cols) { return kMaxColumns * packed_input_bytes((n_cols + 31) / 32); }
 
 Status step_gemv(const device::GemvArgs& a, std::byte* packed) {
   for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check_weight(a.part[i].w));

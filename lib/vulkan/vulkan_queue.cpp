@@ -99,8 +99,8 @@ Status VulkanQueue::end_layer(uint32_t n_rows) {
 }
 
 // Nobody ends what takes long on a driver for the processor.
-uint32_t VulkanQueue::most_rows() const {
-  return context().device.traits.kind == DeviceKind::kCpu ? UINT32_MAX : pace_.most_rows();
+uint32_t VulkanQueue::max_rows() const {
+  return context().device.traits.kind == DeviceKind::kCpu ? UINT32_MAX : pace_.max_rows();
 }
 
 Status VulkanQueue::map_staging(void* host, void** out) {

@@ -36,7 +36,7 @@ class VulkanQueue final : public device::Queue {
   Status wait(const char* what) override;
   void begin_chunk() override { pace_.begin(); }
   Status end_layer(uint32_t n_rows) override;
-  uint32_t most_rows() const override;
+  uint32_t max_rows() const override;
   bool is_busy() override { return false; }  // no kernel waits for the host
   // All sessions use one recorder: work of another session follows by itself.
   Status begin_branches() override { return {}; }

@@ -39,7 +39,7 @@ constexpr uint32_t kWarmUpSteps = 2;
 // Before each depth on Vulkan there are steps of another session until they have not become faster by 1 % for so many
 // seconds, and at most so many seconds in all. NVIDIA's driver raises the clock of a GPU without a CUDA program only
 // under load: on an H100 the first 0.3 s of steps took twice as long as later ones. Copies do not raise it so far.
-constexpr double kSteadySeconds = 2.0, kMostWarmUpSeconds = 30.0, kSteadyGrowth = 1.01;
+constexpr double kSteadySeconds = 2.0, kMaxWarmUpSeconds = 30.0, kSteadyGrowth = 1.01;
 constexpr uint32_t kWarmUpTokens = 64;      // steps that are timed together,
 constexpr double kWarmUpPartSeconds = 0.1;  // and no more once they took so long
 constexpr uint32_t kProfileTokens = 32;     // positions that measuring the parts may take
@@ -328,7 +328,7 @@ class Bench {
     const SessionPtr session = create_session(model_.get(), options.get());
     const auto start = Clock::now();
     double least = std::numeric_limits<double>::infinity();
-    for (auto gained = start; seconds_since(gained) < kSteadySeconds && seconds_since(start) < kMostWarmUpSeconds;) {
+    for (auto gained = start; seconds_since(gained) < kSteadySeconds && seconds_since(start) < kMaxWarmUpSeconds;) {
       check(weir_session_reset(session.get()), "cannot begin anew");
       const auto first = Clock::now();
       uint32_t n = 0;

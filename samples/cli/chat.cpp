@@ -542,7 +542,7 @@ void add_chat(CLI::App& program, Action& action) {
   app->add_option("--system", flags->system, "System message")->type_name("TEXT");
   app->add_flag("--show-thoughts", flags->show_thoughts, "On a terminal, show what the model thinks, too");
   app->add_option("-n", flags->max_tokens, "Most tokens of an answer; default: what the model was trained for")
-      ->transform(whole_number(1, kMostTokens))
+      ->transform(whole_number(1, kMaxTokens))
       ->type_name("MAX");
   add_template_flag(*app, flags->chat_template);
   add_variable_flag(*app, flags->variables);

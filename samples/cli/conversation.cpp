@@ -288,13 +288,12 @@ std::vector<std::vector<weir_token>> render_turns(const weir_model* model, const
 }
 
 std::string wrong_with_stops(const std::vector<std::string>& stops) {
-  constexpr size_t kMost = 16, kMostBytes = 256;  // as of weir_generate_options
-  if (stops.size() > kMost)
-    return std::to_string(stops.size()) + " stop strings; there may be " + std::to_string(kMost);
+  constexpr size_t kMax = 16, kMaxBytes = 256;  // as of weir_generate_options
+  if (stops.size() > kMax) return std::to_string(stops.size()) + " stop strings; there may be " + std::to_string(kMax);
   for (const std::string& stop : stops) {
     if (stop.empty()) return "a stop string is empty";
-    if (stop.size() > kMostBytes) {
-      return "a stop string has " + std::to_string(stop.size()) + " bytes; it may have " + std::to_string(kMostBytes);
+    if (stop.size() > kMaxBytes) {
+      return "a stop string has " + std::to_string(stop.size()) + " bytes; it may have " + std::to_string(kMaxBytes);
     }
   }
   return "";

@@ -400,7 +400,7 @@ void add_demo(CLI::App& program, Action& action) {
       ->transform(whole_number(20, 800))
       ->type_name("N");
   app->add_option("--budget", flags->budget, "KV budget of window and Weir in tokens per stream; default 1024")
-      ->transform(whole_number(256, kMostTokens))
+      ->transform(whole_number(256, kMaxTokens))
       ->type_name("TOKENS");
   app->add_option("--go-on", flags->go_on,
                   "Weir's lane goes on to so many tokens; default 100000, with --fast 4000, with --text 0")
@@ -413,7 +413,7 @@ void add_demo(CLI::App& program, Action& action) {
       ->check(some_path())
       ->type_name("FILE");
   app->add_option("--tokens", flags->text_tokens, "Tokens of the text that are read; default 1500")
-      ->transform(whole_number(100, kMostTokens))
+      ->transform(whole_number(100, kMaxTokens))
       ->type_name("N");
   app->add_option("--fact", flags->fact, "What the model is told before the text; default: a secret code")
       ->type_name("TEXT");

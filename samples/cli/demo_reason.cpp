@@ -237,7 +237,7 @@ CLI::App* add_demo_reason(CLI::App& demo, Action& action) {
       ->transform(whole_number(25, 800))
       ->type_name("N");
   app->add_option("--budget", flags->budget, "KV budget of all policies but dense in tokens per stream; default 1024")
-      ->transform(whole_number(64, kMostTokens))
+      ->transform(whole_number(64, kMaxTokens))
       ->type_name("TOKENS");
   app->add_option("--seed", flags->seed, "Which problems; default 1")
       ->transform(whole_number(0, UINT64_MAX))

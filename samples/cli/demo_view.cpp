@@ -11,7 +11,7 @@ namespace weir_cli {
 namespace {
 
 constexpr int kNameColumns = 11, kBytesColumns = 10, kNoteColumns = 22;
-constexpr int kLeastRows = 15, kLeastStripRows = 9;  // below these a lane's text is left out, and the strip
+constexpr int kMinRows = 15, kMinStripRows = 9;  // below these a lane's text is left out, and the strip
 constexpr auto kMoment = std::chrono::milliseconds(110);
 
 int columns() { return terminal_size().columns - 1; }
@@ -75,7 +75,7 @@ bool DemoView::line_is_due(uint32_t n_tokens, uint32_t every) {
 
 std::string DemoView::marked_bar(double bytes, const DemoScale& scale, int columns) const {
   const bool utf8 = locale_is_utf8();
-  const auto most = static_cast<double>(std::max<uint64_t>(scale.most_bytes, 1));
+  const auto most = static_cast<double>(std::max<uint64_t>(scale.max_bytes, 1));
   const int mark =
       std::clamp(static_cast<int>(static_cast<double>(scale.mark_bytes) / most * columns + 0.5), 1, columns);
   const int n_full = std::clamp(static_cast<int>(bytes / most * columns + 0.5), bytes > 0 ? 1 : 0, columns);
@@ -127,7 +127,7 @@ void DemoView::draw(const std::string& doing, const DemoLanes& lanes, const Page
   std::vector<std::string> block = {format("%s   %s tokens, %.0f a second in each lane; ", doing.c_str(),
                                            grouped(n_tokens).c_str(), n_tokens / elapsed.count()) +
                                     style_.red + (locale_is_utf8() ? "┃" : "|") + style_.reset + " the budget"};
-  const bool has_room = terminal_size().rows >= kLeastRows;
+  const bool has_room = terminal_size().rows >= kMinRows;
   for (const DemoLane& lane : all) {
     block.push_back(lane_line(lane));
     if (!has_room) continue;
@@ -138,7 +138,7 @@ void DemoView::draw(const std::string& doing, const DemoLanes& lanes, const Page
     }
     block.push_back(said);
   }
-  if (terminal_size().rows >= kLeastStripRows) {
+  if (terminal_size().rows >= kMinStripRows) {
     for (const std::string& line : strip_lines(strip)) block.push_back(line);
   }
   block_.draw(block);

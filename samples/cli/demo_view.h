@@ -16,7 +16,7 @@ namespace weir_cli {
 // What the bars say of memory.
 struct DemoScale {
   uint64_t mark_bytes = 0;  // the budget
-  uint64_t most_bytes = 0;  // the end of the bars
+  uint64_t max_bytes = 0;   // the end of the bars
 };
 
 class DemoView {

@@ -316,7 +316,7 @@ void add_eval(CLI::App& program, Action& action) {
                   "KV budgets in tokens per stream; default 64,128,256,512,1024,2048, with --text 128,256,512,1024")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->transform(whole_number(1, kMostTokens))
+      ->transform(whole_number(1, kMaxTokens))
       ->type_name("LIST");
   app->add_option("--threads", flags->threads,
                   "Problems that run at a time, or threads that compute (--text); 0 (default): one per core")
@@ -324,7 +324,7 @@ void add_eval(CLI::App& program, Action& action) {
       ->type_name("N");
   app->add_option("--together", flags->together,
                   "Runs of a problem that take their steps together: the same answers in less time; default 1")
-      ->transform(whole_number(1, kMostTogether))
+      ->transform(whole_number(1, kMaxTogether))
       ->type_name("N");
   app->add_option("--out", flags->out,
                   "Folder of results, tables and plots; runs that are in it are not repeated; default eval-MODEL, with "

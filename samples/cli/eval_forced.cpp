@@ -11,7 +11,7 @@
 namespace weir_cli {
 namespace {
 
-constexpr size_t kMostSessions = 8;   // of a group, besides the reference
+constexpr size_t kMaxSessions = 8;    // of a group, besides the reference
 constexpr uint64_t kTracedEvery = 4;  // steps; neighbours attend nearly the same pages
 constexpr uint32_t kTopPages = 8;
 constexpr uint32_t kFirstLayer = 2;  // the first layers attend evenly, so their top pages mean little
@@ -207,7 +207,7 @@ nlohmann::ordered_json to_json(const ForcedRecord& r) {
 }
 
 std::vector<std::vector<EvalPoint>> forced_groups(const std::vector<EvalPoint>& points) {
-  return point_groups(points, kMostSessions);
+  return point_groups(points, kMaxSessions);
 }
 
 std::vector<ForcedRecord> run_forced_group(weir_model* model, const EvalSettings& settings,

@@ -99,9 +99,9 @@ Samples samples_of(const std::vector<ordered_json>& lines) {
 // More labels than fit beside a panel would hide each other: then only those of the smallest and the largest budget
 // stay, and none when these are still too many; the legend tells the policies.
 void thin_labels(const Summary& summary, PlotPanel& panel) {
-  constexpr size_t kMostLabels = 18;
-  if (panel.lines.size() <= kMostLabels) return;
-  const bool ends_fit = 2 * summary.labels.size() <= kMostLabels;
+  constexpr size_t kMaxLabels = 18;
+  if (panel.lines.size() <= kMaxLabels) return;
+  const bool ends_fit = 2 * summary.labels.size() <= kMaxLabels;
   for (PlotLine& line : panel.lines) {
     const auto ends_with = [&](uint32_t budget) { return line.label.ends_with(" " + std::to_string(budget)); };
     const bool is_end = ends_with(summary.budgets.front()) || ends_with(summary.budgets.back()) || line.opacity == 1;

@@ -46,7 +46,7 @@ struct Task {
       : problem(eval_problem(settings, family, index)),
         prompt(prompt_tokens(model, problem, settings.question_as_decode)),
         n_expected(answer_tokens(model, problem).size()),
-        n_most(longest(settings, n_expected)) {
+        n_max(longest(settings, n_expected)) {
     if (problem.follow_up.index < 0) return;
     constexpr uint32_t kFlags = WEIR_CHAT_ADD_ASSISTANT | WEIR_CHAT_CONTINUE;
     second_prompt = tokenize_chat(model, {{"user", problem.follow_up.question}}, kFlags);
@@ -63,7 +63,7 @@ struct Task {
 
   Problem problem;
   PromptTokens prompt;
-  size_t n_expected, n_most;              // tokens of the right answer, and of the longest that is waited for
+  size_t n_expected, n_max;               // tokens of the right answer, and of the longest that is waited for
   std::vector<weir_token> second_prompt;  // of the follow-up question
   size_t n_second = 0;                    // tokens of the right answer to it
 };
@@ -80,7 +80,7 @@ Started start(const Task& task, weir_model* model, const EvalSettings& settings,
   record.n_prompt = task.prompt.prefill.size() + task.prompt.question.size() + task.second_prompt.size();
   record.n_question = task.prompt.question.size();
   record.n_expected = task.n_expected + task.n_second;
-  const size_t n_answers = task.n_most + (task.has_second() ? Task::longest(settings, task.n_second) : 0);
+  const size_t n_answers = task.n_max + (task.has_second() ? Task::longest(settings, task.n_second) : 0);
   const SessionFlags flags = point_session(policy, point.budget, task.n_prompt_in_pages(),
                                            task.prompt.question.size() + n_answers, settings.context);
   Started started = start_session(model, flags, session_flags, task.prompt, on_prefilled);
@@ -113,7 +113,7 @@ bool draw(const weir_model* model, const Task& task, const EvalSettings& setting
   if (settings.stop_at_error && !wanted.starts_with(detokenize(model, lane.tokens, WEIR_DETOKENIZE_SPECIAL)))
     return false;
   record.stop = stop_name(WEIR_STOP_LENGTH);
-  if (lane.tokens.size() == (lane.is_second ? Task::longest(settings, task.n_second) : task.n_most)) return false;
+  if (lane.tokens.size() == (lane.is_second ? Task::longest(settings, task.n_second) : task.n_max)) return false;
   weir_token token = 0;
   weir_token_info info = WEIR_TOKEN_INFO_INIT;
   check(weir_session_sample(lane.session.get(), &token), "cannot draw a token");
@@ -131,14 +131,14 @@ bool draw(const weir_model* model, const Task& task, const EvalSettings& setting
 }
 
 // The answer so far; false when it has not ended by itself.
-bool generate_answer(weir_session* session, size_t n_most, std::string& text, RunRecord& record) {
+bool generate_answer(weir_session* session, size_t n_max, std::string& text, RunRecord& record) {
   const auto on_token = [&](const weir_token_event& event) {
     text.append(event.text, event.text_bytes);
     return interrupt_count() == 0;
   };
   // Files may class <think> as a control token; what the model thinks is part of what it says.
   const weir_generate_result result =
-      generate(session, static_cast<uint32_t>(n_most), WEIR_GENERATE_SPECIAL_TEXT, on_token);
+      generate(session, static_cast<uint32_t>(n_max), WEIR_GENERATE_SPECIAL_TEXT, on_token);
   if (result.stop == WEIR_STOP_CANCELLED) throw Interrupted();
   record.stop = stop_name(result.stop);
   record.n_decode += result.n_tokens;
@@ -229,7 +229,7 @@ RunRecord run_point(weir_model* model, const EvalSettings& settings, const EvalP
   const Started started = start(task, model, settings, point, record, on_prefilled, session_flags);
   if (!started.session) return record;
   std::string text, second;
-  if (generate_answer(started.session.get(), task.n_most, text, record) && task.has_second()) {
+  if (generate_answer(started.session.get(), task.n_max, text, record) && task.has_second()) {
     prefill(started.session.get(), task.second_prompt);
     generate_answer(started.session.get(), Task::longest(settings, task.n_second), second, record);
   }

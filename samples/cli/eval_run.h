@@ -68,9 +68,9 @@ RunRecord run_point(weir_model* model, const EvalSettings& settings, const EvalP
                     const SessionHook& on_prefilled = nullptr, uint32_t session_flags = 0);
 
 // Runs points of one problem whose sessions take their steps together: logits, and so answers, are those of sessions
-// alone while there are at most kMostTogether, and the weights are read once a step. decode_s is a run's part of the
+// alone while there are at most kMaxTogether, and the weights are read once a step. decode_s is a run's part of the
 // steps' time. With settings.stop_at_error an answer ends where it leaves the right one.
-inline constexpr size_t kMostTogether = 8;
+inline constexpr size_t kMaxTogether = 8;
 std::vector<RunRecord> run_together(weir_model* model, const EvalSettings& settings,
                                     const std::vector<EvalPoint>& points);
 

@@ -123,10 +123,10 @@ std::vector<EvalPoint> eval_points(const EvalSettings& s) {
   return points;
 }
 
-std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& points, size_t n_most) {
+std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& points, size_t n_max) {
   std::vector<std::vector<EvalPoint>> groups;
   for (const EvalPoint& point : points) {
-    const bool fits = !groups.empty() && groups.back().size() < n_most && groups.back()[0].family == point.family &&
+    const bool fits = !groups.empty() && groups.back().size() < n_max && groups.back()[0].family == point.family &&
                       groups.back()[0].problem == point.problem;
     if (!fits) groups.emplace_back();
     groups.back().push_back(point);

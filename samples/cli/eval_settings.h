@@ -73,8 +73,8 @@ struct EvalPoint {
 // problems.
 std::vector<EvalPoint> eval_points(const EvalSettings& settings);
 
-// Neighbouring points of one problem, at most n_most in a group.
-std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& points, size_t n_most);
+// Neighbouring points of one problem, at most n_max in a group.
+std::vector<std::vector<EvalPoint>> point_groups(const std::vector<EvalPoint>& points, size_t n_max);
 
 // The session of a point: n_prompt tokens are prefilled, n_decode follow at most. The budget wins over a preset's. It
 // has room for `context` tokens, if that is more.

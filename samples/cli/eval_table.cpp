@@ -56,7 +56,7 @@ int label_width(const Summary& summary) {
   return static_cast<int>(width);
 }
 
-int most_runs(const Summary& summary, const std::string& family) {
+int max_runs(const Summary& summary, const std::string& family) {
   int most = 0;
   for (const auto& [key, cell] : summary.cells) {
     if (std::get<0>(key) == family) most = std::max(most, cell.n_run() + cell.n_refused);
@@ -164,7 +164,7 @@ std::string table_text(const Summary& summary, const Measure& measure) {
   const int width = label_width(summary);
   std::string text = measure.title + "\n";
   for (const std::string& family : summary.families) {
-    text += format("\n%s, n=%d", family.c_str(), most_runs(summary, family));
+    text += format("\n%s, n=%d", family.c_str(), max_runs(summary, family));
     if (measure.with_chance) text += ", by chance " + chance_text(family);
     text += format("\n%-*s %7s", width, "", "all");
     for (uint32_t budget : summary.budgets) text += format(" %7u", budget);

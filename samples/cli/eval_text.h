@@ -1,5 +1,5 @@
 // weir eval --text: how well a model predicts a text, and how far policies are from the whole history on it. The text's
-// tokens are forced, so that all sessions always see the same; at most kMostTogether of them are alive and take their
+// tokens are forced, so that all sessions always see the same; at most kMaxTogether of them are alive and take their
 // steps together.
 #pragma once
 
@@ -51,7 +51,7 @@ struct WindowRecord {
 nlohmann::ordered_json to_json(const WindowRecord& record);
 std::string window_id(size_t index);
 
-// Windows that are scored together; at most kMostTogether.
+// Windows that are scored together; at most kMaxTogether.
 std::vector<WindowRecord> score_windows(weir_model* model, const TextSettings& settings, const TextTokens& text,
                                         const std::vector<size_t>& indices, Progress& progress);
 
@@ -69,7 +69,7 @@ nlohmann::ordered_json to_json(const TextRecord& record);
 // Family and id of the policies' lines, and the family of the windows'.
 inline constexpr char kTextFamily[] = "text", kWindowFamily[] = "windows";
 // Points that run beside one session with the whole history, all in step.
-inline constexpr size_t kMostTextPoints = kMostTogether - 1;
+inline constexpr size_t kMaxTextPoints = kMaxTogether - 1;
 std::vector<TextRecord> run_text_group(weir_model* model, const EvalSettings& settings,
                                        const TextSettings& text_settings, const TextTokens& text,
                                        const std::vector<EvalPoint>& group, Progress& progress);

@@ -61,13 +61,13 @@ Work work_left(const EvalSettings& settings, const TextSettings& text, size_t n_
   Work work;
   for (size_t i = 0; i < n_windows; ++i) {
     if (results.has(window_key(i))) continue;
-    if (work.windows.empty() || work.windows.back().size() == kMostTogether) work.windows.emplace_back();
+    if (work.windows.empty() || work.windows.back().size() == kMaxTogether) work.windows.emplace_back();
     work.windows.back().push_back(i);
     work.n_units += kScoredTokens;
   }
   std::vector<EvalPoint> points = eval_points(settings);
   std::erase_if(points, [&](const EvalPoint& point) { return results.has(point_key(settings, point)); });
-  work.groups = point_groups(points, kMostTextPoints);
+  work.groups = point_groups(points, kMaxTextPoints);
   work.n_units += points.size() * text.n_forced;
   return work;
 }
@@ -145,7 +145,7 @@ class BoundedRun {
     // A token that is prefilled takes less than a step.
     size_t n = static_cast<size_t>(window_seconds_ / (prediction_s_ * static_cast<double>(kWindowTokens)));
     for (size_t at = 0; at < windows.size() && n > 0;) {
-      n = std::min({n, kMostTogether, windows.size() - at});
+      n = std::min({n, kMaxTogether, windows.size() - at});
       const auto part = windows.begin() + static_cast<std::ptrdiff_t>(at);
       const auto first = Clock::now();
       Progress progress(n * kScoredTokens);
@@ -165,7 +165,7 @@ class BoundedRun {
       // The whole history takes a lane of each group.
       const double n_fit = (seconds_ - elapsed()) / lane_s - 1;
       if (n_fit < 1) return;
-      const size_t n = std::min({static_cast<size_t>(n_fit), kMostTextPoints, points.size() - at});
+      const size_t n = std::min({static_cast<size_t>(n_fit), kMaxTextPoints, points.size() - at});
       const auto part = points.begin() + static_cast<std::ptrdiff_t>(at);
       const auto first = Clock::now();
       Progress progress(n * text_settings_.n_forced);

@@ -14,9 +14,9 @@ namespace {
 constexpr char kMagic[8] = {'W', 'E', 'I', 'R', 'T', 'R', 'C', '\0'};
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kAllRows = 0xffffffffu;  // as the length of a list: every resident page
-constexpr uint32_t kMostHeads = 65536;      // limits of what a reader believes
-constexpr uint32_t kMostBlockBytes = 1u << 30;
-constexpr uint32_t kMostTextBytes = 1u << 20;
+constexpr uint32_t kMaxHeads = 65536;       // limits of what a reader believes
+constexpr uint32_t kMaxBlockBytes = 1u << 30;
+constexpr uint32_t kMaxTextBytes = 1u << 20;
 
 weir_session_trace_fn trace_function() {
   return reinterpret_cast<weir_session_trace_fn>(weir_get_experimental("weir_session_trace"));
@@ -144,10 +144,10 @@ TraceHeader parse_header(std::FILE* file, const std::string& path) {
   header.page_tokens = in.u32();
   header.n_prompt = in.u32();
   const uint32_t n_text = in.u32();
-  const bool is_sound = header.n_layers > 0 && header.n_kv_heads > 0 && header.n_heads <= kMostHeads &&
+  const bool is_sound = header.n_layers > 0 && header.n_kv_heads > 0 && header.n_heads <= kMaxHeads &&
                         header.n_heads > 0 && header.n_heads % header.n_kv_heads == 0 && header.page_tokens > 0;
   if (!is_sound) in.refuse("impossible numbers of layers, heads or tokens of a page");
-  if (n_text > kMostTextBytes || !read_bytes(file, n_text, header.description)) in.refuse("ends inside its header");
+  if (n_text > kMaxTextBytes || !read_bytes(file, n_text, header.description)) in.refuse("ends inside its header");
   return header;
 }
 
@@ -261,7 +261,7 @@ TraceHeader read_trace(const std::string& path,
   for (uint64_t number = 0; read_bytes(file.get(), 4, bytes); ++number) {
     const std::string where = path + ": block " + std::to_string(number);
     const uint32_t n = Cursor(bytes, where).u32();
-    if (n > kMostBlockBytes) throw std::runtime_error(where + ": impossible size " + std::to_string(n));
+    if (n > kMaxBlockBytes) throw std::runtime_error(where + ": impossible size " + std::to_string(n));
     if (!read_bytes(file.get(), n, bytes)) break;
     Cursor in(bytes, where);
     on_block(header, parse_block(header, in));

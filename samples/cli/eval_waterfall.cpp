@@ -16,8 +16,8 @@ using Color = std::array<uint8_t, 3>;
 
 constexpr double kFaintestMass = 1e-4;  // and below: the darkest colour
 constexpr int kLevels = 12;             // of brightness in the SVG; one path each
-constexpr int kMostColumns = 1500, kMostRows = 400;
-constexpr size_t kMostSvgBytes = 1500000;
+constexpr int kMaxColumns = 1500, kMaxRows = 400;
+constexpr size_t kMaxSvgBytes = 1500000;
 constexpr Color kWhite = {255, 255, 255}, kGrey = {196, 196, 200}, kRed = {230, 0, 38}, kPromptTint = {120, 180, 255};
 constexpr double kPromptPart = 0.25;  // of the tint in the colour of a prompt page
 // Five points of the viridis colour map, whose lightness grows evenly for all kinds of colour sight.
@@ -66,9 +66,9 @@ struct Grid {
   int n_columns, n_rows;
   std::vector<float> cells;
 
-  Grid(const Waterfall& w, int most_columns, int most_rows)
-      : n_columns(std::min(w.n_steps, most_columns)),
-        n_rows(std::min(w.n_pages, most_rows)),
+  Grid(const Waterfall& w, int max_columns, int max_rows)
+      : n_columns(std::min(w.n_steps, max_columns)),
+        n_rows(std::min(w.n_pages, max_rows)),
         cells(static_cast<size_t>(n_columns) * static_cast<size_t>(n_rows), Waterfall::kAbsent) {
     for (int page = 0; page < w.n_pages; ++page) {
       for (int step = 0; step < w.n_steps; ++step) {
@@ -228,21 +228,21 @@ Waterfall read_waterfall(const std::string& path, int layer, int head) {
 }
 
 std::string waterfall_svg(const Waterfall& picture) {
-  int most_columns = kMostColumns, most_rows = kMostRows;
+  int max_columns = kMaxColumns, max_rows = kMaxRows;
   for (;;) {
-    Grid grid(picture, most_columns, most_rows);
+    Grid grid(picture, max_columns, max_rows);
     std::string svg = svg_of(picture, grid);
-    if (svg.size() <= kMostSvgBytes || (most_columns <= 1 && most_rows <= 1)) return svg;
-    most_columns = std::max(1, most_columns * 3 / 4);
-    most_rows = std::max(1, most_rows * 3 / 4);
+    if (svg.size() <= kMaxSvgBytes || (max_columns <= 1 && max_rows <= 1)) return svg;
+    max_columns = std::max(1, max_columns * 3 / 4);
+    max_rows = std::max(1, max_rows * 3 / 4);
   }
 }
 
 PixelImage waterfall_pixels(const Waterfall& w) {
-  constexpr int kWidth = 1600, kHeight = 600, kMostPixels = 16;  // small pictures are enlarged up to about this size
+  constexpr int kWidth = 1600, kHeight = 600, kMaxPixels = 16;  // small pictures are enlarged up to about this size
   PixelImage image;
-  const CellPainter painter = {image, std::clamp(kWidth / w.n_steps, 1, kMostPixels),
-                               std::clamp(kHeight / w.n_pages, 1, kMostPixels)};
+  const CellPainter painter = {image, std::clamp(kWidth / w.n_steps, 1, kMaxPixels),
+                               std::clamp(kHeight / w.n_pages, 1, kMaxPixels)};
   image.width = static_cast<uint32_t>(w.n_steps * painter.cell_width);
   image.height = static_cast<uint32_t>(w.n_pages * painter.cell_height);
   image.rgb.resize(size_t{image.width} * image.height * 3);

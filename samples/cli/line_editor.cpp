@@ -62,13 +62,13 @@ void LineEditor::draw() {
   const TerminalSize size = terminal_size();
   const LineRows lines = lay_out(buffer_.text(), buffer_.cursor(), size.columns);
   // Of a turn with more rows than the screen has: those around the cursor.
-  const size_t n_most = static_cast<size_t>(std::max(size.rows - 2, 1));
-  const size_t n_shown = std::min(lines.rows.size(), n_most);
+  const size_t n_max = static_cast<size_t>(std::max(size.rows - 2, 1));
+  const size_t n_shown = std::min(lines.rows.size(), n_max);
   const size_t first = lines.cursor_row < n_shown ? 0 : lines.cursor_row - n_shown + 1;
   const auto up = [](size_t n) { return n == 0 ? std::string() : "\x1b[" + std::to_string(n) + "A"; };
   std::string out = "\r" + up(drawn_cursor_row_);
   row_.moved(-static_cast<int>(drawn_cursor_row_), 0);
-  const size_t n_rows = std::max(n_shown, std::min(n_drawn_, n_most));
+  const size_t n_rows = std::max(n_shown, std::min(n_drawn_, n_max));
   for (size_t i = 0; i < n_rows; ++i) {
     if (i > 0) {
       out += "\r\n";

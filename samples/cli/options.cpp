@@ -209,17 +209,17 @@ CLI::Validator number(double low, double high) {
 
 CLI::Validator byte_count() {
   const auto check = [](std::string& text) -> std::string {
-    constexpr uint64_t kMost = INT64_MAX;
+    constexpr uint64_t kMax = INT64_MAX;
     const size_t n_digits = std::min(text.find_first_not_of("0123456789"), text.size());
     std::string unit;
     for (char c : text.substr(n_digits)) unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     uint64_t value = 0;
     const int shift = unit_shift(unit);
-    if (parse_whole(text.substr(0, n_digits), value) && shift >= 0 && value > 0 && value <= kMost >> shift) {
+    if (parse_whole(text.substr(0, n_digits), value) && shift >= 0 && value > 0 && value <= kMax >> shift) {
       text = std::to_string(value << shift);
       return "";
     }
-    return text + " is not a number of bytes from 1 to " + std::to_string(kMost) + ", such as 4194304 or 4MiB";
+    return text + " is not a number of bytes from 1 to " + std::to_string(kMax) + ", such as 4194304 or 4MiB";
   };
   return CLI::Validator(check, "");
 }
@@ -308,7 +308,7 @@ std::string variables_of_flags(const std::vector<std::string>& texts) {
 void add_thinking_flags(CLI::App& app, uint32_t& budget, std::string& close) {
   auto* option = app.add_option("--thinking-budget", budget,
                                 "Tokens of a thought, after which its end is forced; default: no limit");
-  option->transform(whole_number(1, kMostTokens))->type_name("N");
+  option->transform(whole_number(1, kMaxTokens))->type_name("N");
   app.add_option("--thinking-close", close,
                  "With it: what the model is made to say before the end, such as \"Time is up.\"")
       ->needs(option)
@@ -347,7 +347,7 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
   add_threads_flag(app, flags);
   app.add_option("--context", flags.context,
                  "Most positions of a conversation; default: what the model was trained for")
-      ->transform(whole_number(0, kMostTokens))
+      ->transform(whole_number(0, kMaxTokens))
       ->type_name("TOKENS")
       ->group("Memory");
   app.add_option("--batch", flags.batch, "Tokens of one prefill chunk, up to 4096; default 512")
@@ -362,7 +362,7 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->group("Memory");
   app.parse_complete_callback([&flags, policy] { apply_preset(flags, policy->count() > 0); });
   auto* budget = app.add_option("--budget", flags.budget, "KV budget in tokens per stream; default: the whole context");
-  budget->transform(whole_number(1, kMostTokens))->type_name("TOKENS")->group("Memory");
+  budget->transform(whole_number(1, kMaxTokens))->type_name("TOKENS")->group("Memory");
   app.add_option("--budget-bytes", flags.budget_bytes, "KV budget in bytes of all streams, such as 4194304 or 4MiB")
       ->transform(byte_count())
       ->excludes(budget)
@@ -390,7 +390,7 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
   file->needs(file_bytes);
   app.add_option("--max-prompt", flags.max_prompt,
                  "Longest prompt to plan for where a policy keeps prompts beyond the budget")
-      ->transform(whole_number(0, kMostTokens))
+      ->transform(whole_number(0, kMaxTokens))
       ->type_name("TOKENS")
       ->group("Memory");
   app.add_option("--opt", flags.policy_options, "An option of the policy; may be given again")

@@ -105,7 +105,7 @@ CLI::Validator whole_number(uint64_t low, uint64_t high);
 CLI::Validator number(double low, double high);
 // A whole number above 0, perhaps with a unit of 1024s: 4194304, 4096k, 4MiB.
 CLI::Validator byte_count();
-inline constexpr uint64_t kMostTokens = UINT32_MAX;  // of options that count tokens
+inline constexpr uint64_t kMaxTokens = UINT32_MAX;  // of options that count tokens
 // Of a file or folder to write: "" would be no file at all, in silence.
 CLI::Validator some_path();
 CLI::Validator one_of(const std::vector<std::string>& names);

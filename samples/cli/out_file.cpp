@@ -19,7 +19,7 @@
 namespace weir_cli {
 namespace {
 
-constexpr int kMostLinks = 40;  // as the kernel
+constexpr int kMaxLinks = 40;  // as the kernel
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -30,7 +30,7 @@ std::string self_path(int handle) { return "/proc/self/fd/" + std::to_string(han
 
 // What a chain of links at the end of `path` leads to, whether it is there or not; errno tells why not.
 bool follow_links(std::string& path) {
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     std::vector<char> link(PATH_MAX);
     const ssize_t n = ::readlink(path.c_str(), link.data(), link.size());
     if (n < 0) return errno == EINVAL || errno == ENOENT;

@@ -34,7 +34,7 @@ class Rng {
 };
 
 constexpr int kMaxSteps = 990;
-constexpr int kLeastPasskey = 10000, kMostPasskey = 99999;
+constexpr int kMinPasskey = 10000, kMaxPasskey = 99999;
 constexpr char kThinkStart[] = "<think>\n";
 constexpr char kThinkEnd[] = "</think>";
 
@@ -203,7 +203,7 @@ std::string filler_text(const std::vector<int>& round, size_t* next, int n_token
 
 Problem draw_passkey(Rng& rng, const ProblemOptions& o) {
   Problem p;
-  p.passkey = std::to_string(rng.between(kLeastPasskey, kMostPasskey));
+  p.passkey = std::to_string(rng.between(kMinPasskey, kMaxPasskey));
   std::vector<int> round;
   while (static_cast<int>(round.size()) < kFillerUsed) {
     const int i = rng.below(kFillerCount);
@@ -336,7 +336,7 @@ const std::vector<int>& milestone_distances() {
 }
 
 double chance_level(const std::string& family) {
-  if (family == "passkey") return 1.0 / (kMostPasskey - kLeastPasskey + 1);
+  if (family == "passkey") return 1.0 / (kMaxPasskey - kMinPasskey + 1);
   constexpr double kOneValue = 1.0 / kModulus;
   return family == "early" || family == "followup" ? kOneValue * kOneValue : kOneValue;
 }
@@ -353,8 +353,8 @@ std::string check_problem_options(const ProblemOptions& o) {
     return o.passkey_depth <= 1.0 ? "" : "passkey_depth must be at most 1";  // also refuses a NaN
   }
   // The first two values of a mixed chain are given, and the last one is not.
-  const int least_steps = o.family == "facts" || o.family == "hubs" ? 3 : 2;
-  if (o.steps < least_steps || o.steps > kMaxSteps) return out_of_range("steps", o.steps, least_steps, kMaxSteps);
+  const int min_steps = o.family == "facts" || o.family == "hubs" ? 3 : 2;
+  if (o.steps < min_steps || o.steps > kMaxSteps) return out_of_range("steps", o.steps, min_steps, kMaxSteps);
   if (o.op != 0 && o.op != '+' && o.op != '-' && o.op != '*') return "op must be '+', '-', '*' or 0";
   const bool window = has_window(o.family);
   const int least = window ? 2 : 1;

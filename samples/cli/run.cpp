@@ -307,14 +307,14 @@ void add_run(CLI::App& program, Action& action) {
          "--no-bos", [flags] { flags->solve.add_bos = false; }, "With --raw: add no begin-of-text token")
       ->excludes("--bos");
   app->add_option("-n", flags->solve.max_tokens, "Most tokens of an answer; default: what the model was trained for")
-      ->transform(whole_number(1, kMostTokens))
+      ->transform(whole_number(1, kMaxTokens))
       ->type_name("MAX");
   app->add_option("--stop", flags->solve.stops,
                   "A text that ends an answer and is not shown; up to 16, each with a --stop of its own")
       ->allow_extra_args(false)
       ->type_name("TEXT");
   app->add_option("--min-tokens", flags->solve.min_tokens, "Tokens before which the model cannot end an answer")
-      ->transform(whole_number(0, kMostTokens))
+      ->transform(whole_number(0, kMaxTokens))
       ->type_name("MIN");
   app->add_option("--logprobs", flags->solve.n_top,
                   "With --json: the log-probability of each token, and of the N most probable ones in its place")

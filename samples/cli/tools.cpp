@@ -43,8 +43,8 @@ class JsonSize {
  public:
   void add(int depth, ordered_json::parse_event_t event) {
     using Event = ordered_json::parse_event_t;
-    if (depth > kMostDepth)
-      throw std::runtime_error("not valid JSON: it is nested more than " + std::to_string(kMostDepth) + " levels deep");
+    if (depth > kMaxDepth)
+      throw std::runtime_error("not valid JSON: it is nested more than " + std::to_string(kMaxDepth) + " levels deep");
     if (event == Event::object_end || event == Event::array_end) counts_.pop_back();
     const size_t beside = counts_.empty() ? 0 : counts_.back();
     if (event == Event::key || event == Event::object_end) n_looks_ += beside;
@@ -53,18 +53,18 @@ class JsonSize {
       ++n_values_;
     }
     if (event == Event::object_start || event == Event::array_start) counts_.push_back(0);
-    if (n_values_ > kMostValues)
-      throw std::runtime_error("JSON with more than " + std::to_string(kMostValues) + " values");
-    if (n_looks_ > kMostLooks)
+    if (n_values_ > kMaxValues)
+      throw std::runtime_error("JSON with more than " + std::to_string(kMaxValues) + " values");
+    if (n_looks_ > kMaxLooks)
       throw std::runtime_error(event == Event::key ? "JSON with too many names in an object"
                                                    : "JSON with too many objects in a list");
   }
 
  private:
-  static constexpr int kMostDepth = 250;  // the library's is 200, of a part of what is read here
-  static constexpr size_t kMostValues = 500000;
-  static constexpr uint64_t kMostLooks = 100000000;  // a list of some 14,000 objects, or an object of as many names
-  std::vector<size_t> counts_;                       // values in each of the lists and objects that are open
+  static constexpr int kMaxDepth = 250;  // the library's is 200, of a part of what is read here
+  static constexpr size_t kMaxValues = 500000;
+  static constexpr uint64_t kMaxLooks = 100000000;  // a list of some 14,000 objects, or an object of as many names
+  std::vector<size_t> counts_;                      // values in each of the lists and objects that are open
   size_t n_values_ = 0;
   uint64_t n_looks_ = 0;
 };
@@ -87,8 +87,8 @@ ordered_json parse_json(std::string_view text) {
 
 ToolList parse_tools(std::string_view text, const std::string& what) {
   const auto wrong = [&](const std::string& why) { return std::runtime_error(what + why); };
-  if (text.size() > kMostToolBytes)
-    throw wrong("it has " + human_bytes(text.size()) + "; a list of tools may have " + human_bytes(kMostToolBytes));
+  if (text.size() > kMaxToolBytes)
+    throw wrong("it has " + human_bytes(text.size()) + "; a list of tools may have " + human_bytes(kMaxToolBytes));
   try {
     const ordered_json list = parse_json(text);
     if (list.is_object()) throw std::runtime_error("it is an object, not a list of tools; write [ and ] around it");
@@ -114,14 +114,14 @@ ToolList read_tools(const std::string& file_or_text) {
     const char first = file_or_text[file_or_text.find_first_not_of(" \t\r\n") % file_or_text.size()];
     if (first == '[' || first == '{') return parse_tools(file_or_text, "--tools: ");
     std::ifstream file(file_or_text, std::ios::binary);
-    std::string text(kMostToolBytes + sizeof(kByteOrderMark), '\0');  // a device has no end
+    std::string text(kMaxToolBytes + sizeof(kByteOrderMark), '\0');  // a device has no end
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     if (!file.is_open() || file.bad() || (file.gcount() == 0 && !file.eof()))
       throw std::runtime_error("--tools: cannot read " + file_or_text);
     text.resize(static_cast<size_t>(file.gcount()));
     drop_byte_order_mark(text);
-    if (text.size() > kMostToolBytes) {
-      throw std::runtime_error("--tools " + file_or_text + ": a list of tools may have " + human_bytes(kMostToolBytes) +
+    if (text.size() > kMaxToolBytes) {
+      throw std::runtime_error("--tools " + file_or_text + ": a list of tools may have " + human_bytes(kMaxToolBytes) +
                                ", and it has more");
     }
     return parse_tools(text, "--tools " + file_or_text + ": ");

@@ -17,7 +17,7 @@ struct ToolList {
 };
 
 // Larger than any prompt can be.
-inline constexpr size_t kMostToolBytes = size_t{1} << 20;
+inline constexpr size_t kMaxToolBytes = size_t{1} << 20;
 
 // Throws std::runtime_error saying what is wrong with the list. `what` begins the message, "" for nothing.
 ToolList parse_tools(std::string_view text, const std::string& what);

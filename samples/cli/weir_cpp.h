@@ -51,11 +51,11 @@ using ConstraintPtr = std::unique_ptr<weir_constraint, Closer<weir_constraint_de
 // Where the program keeps what drivers compiled: ${XDG_CACHE_HOME:-~/.cache}/weir; "": there is no such folder. Like
 // every program, it takes no relative folders from the environment.
 inline std::string cache_folder() {
-  constexpr size_t kMost = 1000;  // bytes; the library takes little more
+  constexpr size_t kMax = 1000;  // bytes; the library takes little more
   const auto below = [](const char* variable, const char* rest) {
     const char* const folder = std::getenv(variable);
     const std::string path = folder == nullptr || folder[0] != '/' ? "" : std::string(folder) + rest;
-    return path.size() <= kMost ? path : "";
+    return path.size() <= kMax ? path : "";
   };
   const std::string cache = below("XDG_CACHE_HOME", "/weir");
   return cache.empty() ? below("HOME", "/.cache/weir") : cache;

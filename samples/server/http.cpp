@@ -61,7 +61,7 @@ class Connection final : public httplib::Stream {
     if (at_ < n_) return true;
     const Clock::time_point begun = Clock::now(), end = begun + seconds(kIdleSeconds);
     while (!wait_for(POLLIN, Clock::now() + seconds(1))) {
-      const bool is_crowded = g_connections > kMostConnections / 2 && Clock::now() > begun + seconds(kCrowdedSeconds);
+      const bool is_crowded = g_connections > kMaxConnections / 2 && Clock::now() > begun + seconds(kCrowdedSeconds);
       if (is_crowded || is_stopping_ || is_gone() || Clock::now() > end) return false;
     }
     deadline_ = end;
@@ -70,14 +70,14 @@ class Connection final : public httplib::Stream {
   void begin_request() {
     free_body();
     deadline_ = Clock::now() + seconds(kHeaderSeconds);
-    allowed_ = kMostHeaderBytes;
+    allowed_ = kMaxHeaderBytes;
     must_close = false;
   }
   // The head was read; so many bytes of a body may follow. False: there is no memory for them now.
   bool begin_body(size_t n_bytes) {
     deadline_ = Clock::now() + seconds(kBodySeconds);
     allowed_ = n_bytes;
-    if (g_body_bytes.fetch_add(n_bytes) + n_bytes > kMostBodyBytesTogether) {
+    if (g_body_bytes.fetch_add(n_bytes) + n_bytes > kMaxBodyBytesTogether) {
       g_body_bytes -= n_bytes;
       return false;
     }
@@ -106,7 +106,7 @@ class Connection final : public httplib::Stream {
     ::shutdown(socket_, SHUT_WR);
     const Clock::time_point end = Clock::now() + seconds(1);
     char bytes[4096];
-    for (size_t n = 0; n < 2 * kMostBodyBytes && Clock::now() < end;) {
+    for (size_t n = 0; n < 2 * kMaxBodyBytes && Clock::now() < end;) {
       pollfd p = {socket_, POLLIN, 0};
       if (::poll(&p, 1, left_of(end)) <= 0) return;
       const ssize_t got = ::recv(socket_, bytes, sizeof(bytes), 0);
@@ -209,7 +209,7 @@ class Threads final : public httplib::TaskQueue {
   // False: there are too many, or the system gives no thread more.
   bool start(const std::function<void()>& fn) {
     const std::lock_guard lock(mutex_);
-    if (g_connections >= kMostConnections) return false;
+    if (g_connections >= kMaxConnections) return false;
     try {
       std::thread([this, fn] {
         fn();
@@ -322,9 +322,9 @@ class HttpServer::Server final : public httplib::Server {
       const int one = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     });
-    set_payload_max_length(kMostBodyBytes);
+    set_payload_max_length(kMaxBodyBytes);
     set_keep_alive_timeout(kIdleSeconds);
-    set_keep_alive_max_count(kMostRequestsOfConnection);
+    set_keep_alive_max_count(kMaxRequestsOfConnection);
   }
 
   int bind() {
@@ -363,10 +363,10 @@ class HttpServer::Server final : public httplib::Server {
       ::close(socket);
       return true;
     }
-    for (size_t n = 1; n <= kMostRequestsOfConnection && connection.wait_for_request(); ++n) {
+    for (size_t n = 1; n <= kMaxRequestsOfConnection && connection.wait_for_request(); ++n) {
       connection.begin_request();
       bool is_closed = false;
-      const bool is_last = n == kMostRequestsOfConnection || is_stopping_;
+      const bool is_last = n == kMaxRequestsOfConnection || is_stopping_;
       const bool is_good =
           process_request(connection, is_last, is_closed, [&](httplib::Request& req) { prepare(connection, req); });
       connection.free_body();
@@ -391,16 +391,16 @@ class HttpServer::Server final : public httplib::Server {
     const std::string length = req.get_header_value("Content-Length");
     size_t n_bytes = 0;
     const bool is_chunked = lower(req.get_header_value("Transfer-Encoding")) == "chunked";
-    constexpr size_t kMost = kMostBodyBytes + kMostHeaderBytes;  // with what stands between the chunks
-    if (is_chunked) n_bytes = kMost;
+    constexpr size_t kMax = kMaxBodyBytes + kMaxHeaderBytes;  // with what stands between the chunks
+    if (is_chunked) n_bytes = kMax;
     for (const char c : length)  // what is no number, or too large, is refused by wrong_with()
-      n_bytes = c >= '0' && c <= '9' && n_bytes <= kMost ? 10 * n_bytes + static_cast<size_t>(c - '0') : kMost + 1;
-    if (n_bytes <= kMost && !connection.begin_body(n_bytes)) req.set_header(kBusyHeader, "1");
+      n_bytes = c >= '0' && c <= '9' && n_bytes <= kMax ? 10 * n_bytes + static_cast<size_t>(c - '0') : kMax + 1;
+    if (n_bytes <= kMax && !connection.begin_body(n_bytes)) req.set_header(kBusyHeader, "1");
   }
 
   // What is wrong with the head of a request; status 200: nothing.
   HttpReply wrong_with(const httplib::Request& req) const {
-    if (req.target.size() > kMostPathBytes) return error_reply(414, "the address is too long");
+    if (req.target.size() > kMaxPathBytes) return error_reply(414, "the address is too long");
     // What a proxy in front may have understood in another way.
     for (const auto& [name, value] : req.headers) {
       if (!is_name(name)) return error_reply(400, "a header has a name with other than letters, digits and signs");
@@ -434,7 +434,7 @@ class HttpServer::Server final : public httplib::Server {
     const std::string length = req.get_header_value("Content-Length");
     if (length.find_first_not_of("0123456789") != std::string::npos)
       return error_reply(400, "Content-Length is not a number");
-    if (length.size() > 18 || (!length.empty() && std::stoull(length) > kMostBodyBytes))
+    if (length.size() > 18 || (!length.empty() && std::stoull(length) > kMaxBodyBytes))
       return error_reply(413, "the body is larger than 8 MiB");
     // What a form of another page can send is none of it.
     const bool has_body = req.has_header("Transfer-Encoding") || length.find_first_not_of('0') != std::string::npos;

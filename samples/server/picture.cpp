@@ -7,8 +7,8 @@
 
 namespace weir_server {
 
-std::string picture_of(weir_session* session, size_t most_pages, const std::string& before) {
-  std::vector<weir_page_state> pages(most_pages);
+std::string picture_of(weir_session* session, size_t max_pages, const std::string& before) {
+  std::vector<weir_page_state> pages(max_pages);
   uint32_t n_pages = 0;
   const weir_status status = weir_session_pages(session, pages.data(), static_cast<uint32_t>(pages.size()), &n_pages);
   pages.resize(status == WEIR_OK ? n_pages : 0);

@@ -11,7 +11,7 @@ namespace weir_server {
 namespace {
 
 // Each takes a part of the thread's stack while those that began later are read.
-constexpr uint32_t kMostPromptsTogether = 8;
+constexpr uint32_t kMaxPromptsTogether = 8;
 
 // What reading this prompt would keep and read.
 std::optional<weir_prompt_report> measured(weir_session* session, const std::vector<weir_token>& prompt) {
@@ -307,8 +307,8 @@ void Pool::end_cancelled() {
   wake_subscribers();
 }
 
-void Pool::start_waiting(uint32_t most_tokens) {
-  if (n_prompts_ == kMostPromptsTogether) return;
+void Pool::start_waiting(uint32_t max_tokens) {
+  if (n_prompts_ == kMaxPromptsTogether) return;
   for (;;) {
     std::shared_ptr<Job> job;
     size_t at = 0;
@@ -319,7 +319,7 @@ void Pool::start_waiting(uint32_t most_tokens) {
       for (; next != waiting_.end(); ++next) {
         if ((*next)->is_cancelled_) continue;
         at = best_slot(**next);
-        if (most_tokens == UINT32_MAX || n_unread(at, **next) < most_tokens) break;
+        if (max_tokens == UINT32_MAX || n_unread(at, **next) < max_tokens) break;
       }
       if (next == waiting_.end()) return;
       job = *next;

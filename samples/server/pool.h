@@ -180,9 +180,9 @@ class Pool {
   };
 
   void work();
-  // Reads the prompts of those that wait and of which less than `most_tokens` has to be read, as long as there are idle
+  // Reads the prompts of those that wait and of which less than `max_tokens` has to be read, as long as there are idle
   // sessions.
-  void start_waiting(uint32_t most_tokens);
+  void start_waiting(uint32_t max_tokens);
   void end_cancelled();
   size_t best_slot(const Job& job);
   uint32_t n_unread(size_t at, const Job& job) const;

@@ -100,8 +100,8 @@ void read_weir(const Context& context, Fields& body, Wish& wish, Request& reques
   if (given == nullptr) return;
   Fields fields(*given, "weir");
   if (const auto name = fields.text("conversation")) {
-    if (name->size() > kMostConversationBytes)
-      fields.wrong("conversation", "is longer than " + std::to_string(kMostConversationBytes) + " bytes");
+    if (name->size() > kMaxConversationBytes)
+      fields.wrong("conversation", "is longer than " + std::to_string(kMaxConversationBytes) + " bytes");
     wish.task.conversation = request.conversation = *name;
   }
   if (fields.yes_or_no("continue").value_or(false)) wish.flags = WEIR_CHAT_CONTINUE_LAST;
@@ -377,7 +377,7 @@ Request read_chat(const Context& context, const Json& body) {
   read_tools(context, fields, wish, request);
   read_effort(context, fields.one_of("reasoning_effort", kEfforts), "reasoning_effort", wish);
   read_weir(context, fields, wish, request);
-  const auto n = fields.whole("n", 1, kMostChoices);
+  const auto n = fields.whole("n", 1, kMaxChoices);
   request.n_choices = static_cast<uint32_t>(n.value_or(1));
   auto most = fields.whole("max_tokens", 1, UINT32_MAX);
   if (const auto newer = fields.whole("max_completion_tokens", 1, UINT32_MAX)) most = newer;
@@ -417,8 +417,8 @@ std::vector<std::vector<weir_token>> read_prompts(const Context& context, Fields
   const Json& given = fields.need("prompt");
   const bool is_one = given.is_string() || (given.is_array() && !given.empty() && given[0].is_number());
   const Json list = is_one ? Json::array({given}) : given;
-  if (!list.is_array() || list.empty() || list.size() > kMostChoices)
-    fields.wrong("prompt", "is neither a text nor a list of at most " + std::to_string(kMostChoices) +
+  if (!list.is_array() || list.empty() || list.size() > kMaxChoices)
+    fields.wrong("prompt", "is neither a text nor a list of at most " + std::to_string(kMaxChoices) +
                                " texts or of "
                                "tokens");
   std::vector<std::vector<weir_token>> prompts;
@@ -468,20 +468,20 @@ Request read_completion(const Context& context, const Json& body) {
     request.n_top = static_cast<uint32_t>(*n);
     wish.task.answer.n_top = std::max<uint32_t>(request.n_top, 1);
   }
-  request.n_choices = static_cast<uint32_t>(fields.whole("n", 1, kMostChoices).value_or(1));
+  request.n_choices = static_cast<uint32_t>(fields.whole("n", 1, kMaxChoices).value_or(1));
   wish.task.answer.max_tokens = static_cast<uint32_t>(fields.whole("max_tokens", 1, UINT32_MAX).value_or(16));
   const bool echoes = fields.yes_or_no("echo").value_or(false);
   if (echoes && request.wants_logprobs)
     fields.wrong("echo", "is not served with logprobs: those of a prompt are not computed");
   fields.refuse("suffix", "is not served: text is only gone on with");
-  if (fields.whole("best_of", 1, kMostChoices).value_or(request.n_choices) != request.n_choices)
+  if (fields.whole("best_of", 1, kMaxChoices).value_or(request.n_choices) != request.n_choices)
     fields.wrong("best_of", "is not served: every choice is an answer");
   ignore_notes(fields);
   const auto prompts = read_prompts(context, fields, request);
   if (!echoes) request.echoes.clear();
   fields.end();
-  if (prompts.size() * request.n_choices > kMostChoices)
-    throw RequestError(400, "n times the prompts are more than " + std::to_string(kMostChoices) + " answers", "n");
+  if (prompts.size() * request.n_choices > kMaxChoices)
+    throw RequestError(400, "n times the prompts are more than " + std::to_string(kMaxChoices) + " answers", "n");
   for (const auto& prompt : prompts) {
     Task task = wish.task;
     task.prompt = prompt;

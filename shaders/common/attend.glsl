@@ -8,7 +8,7 @@
 
 // Vectors of 4 channels that a lane has: head_dim / 32, rounded up to a power of two.
 layout(constant_id = 0) const uint kColumns = 1;
-const uint kMostVectors = kMostChannels / 32u;
+const uint kMaxVectors = kMaxChannels / 32u;
 
 // A row of a page's keys or values as vectors: 0 beyond the head's end.
 vec4 row_vector(Words page, uint row, uint head_dim, uint vector) {

@@ -23,7 +23,7 @@ uint sums_at(uint list, uint split) {
 // `gathered` has the maximum and the sum of each part of each head, and gets what the part's values are multiplied with
 // in the place of the maximum; a team takes a head. The log-sum-exp comes to head_high.
 void merge_weights(Job j, uint first_head) {
-    const uint head = min(team(), A.heads_per_list - 1u), at = head * kMostSplits;
+    const uint head = min(team(), A.heads_per_list - 1u), at = head * kMaxSplits;
     const bool works = team() < A.heads_per_list;
     const float sink = is_null(A.sinks) ? kUnseen : Floats(A.sinks).v[first_head + head];
     float high = sink;
@@ -52,8 +52,8 @@ void finish_list(Job j, uint list) {
     for (uint i = me; i < A.heads_per_list * j.n_active; i += kThreads) {
         const uint head = i / j.n_active, part = i % j.n_active;
         const uint at = sums_at(list, part) + 2u * head;
-        gathered[head * kMostSplits + part].x = SharedFloats(A.partial).v[at];
-        gathered[head * kMostSplits + part].y = SharedFloats(A.partial).v[at + 1u];
+        gathered[head * kMaxSplits + part].x = SharedFloats(A.partial).v[at];
+        gathered[head * kMaxSplits + part].y = SharedFloats(A.partial).v[at + 1u];
     }
     barrier();
     merge_weights(j, first_head);
@@ -66,7 +66,7 @@ void finish_list(Job j, uint list) {
             [[unroll]] for (uint k = 0u; k < kPartsAhead; ++k)
                 value[k] = SharedVectors(A.partial).v[values_at(list, min(part + k, j.n_active - 1u)) + i];
             [[unroll]] for (uint k = 0u; k < kPartsAhead; ++k)
-                if (part + k < j.n_active) sum += gathered[head * kMostSplits + part + k].x * value[k];
+                if (part + k < j.n_active) sum += gathered[head * kMaxSplits + part + k].x * value[k];
         }
         Vectors(A.result).v[first_head * d / 4u + i] = sum;
     }

@@ -24,9 +24,9 @@ const uint kNoRow = 0xFFFFFFFFu;
 
 const uint kVectors = kHeads * kChunks;  // of a lane
 shared vec4 queries[kVectors * kLanes], sink_queries[kHasSinkQuery ? kVectors * kLanes : 1u];
-shared float new_key[kMostChannels], new_value[kMostChannels];
-shared uvec2 key_words[kMostChannels / 4u], value_words[kMostChannels / 4u];  // the same, as they are stored
-shared vec2 turns[kMostChannels / 2u], sink_turns[kHasSinkQuery ? kMostChannels / 2u : 1u];
+shared float new_key[kMaxChannels], new_value[kMaxChannels];
+shared uvec2 key_words[kMaxChannels / 4u], value_words[kMaxChannels / 4u];  // the same, as they are stored
+shared vec2 turns[kMaxChannels / 2u], sink_turns[kHasSinkQuery ? kMaxChannels / 2u : 1u];
 shared float inverse_rms[kHeads + 1u];
 #ifndef WEIR_GATHERED
 #define WEIR_GATHERED kGathered

@@ -7,7 +7,7 @@
 #include "common/pages.glsl"
 #include "common/subgroup.glsl"
 
-shared float centre[kMostChannels];
+shared float centre[kMaxChannels];
 shared float distances[kPageRows];
 
 vec2 keys_at(Words page, uint token, uint word) {

@@ -6,7 +6,7 @@
 #include "common/subgroup.glsl"
 #include "weight_type.glsl"
 
-// Rows of x in one pass, at most kMostColumns.
+// Rows of x in one pass, at most kMaxColumns.
 layout(constant_id = 0) const uint kColumns = 1;
 
 // Groups of 8 weights that a lane has in flight: so many loads hide the latency of memory.
@@ -23,7 +23,7 @@ void add_group(vec4 lo, vec4 hi, vec4 a, vec4 b, inout float sum) {
 // n_tok; one pass over x. Each lane takes every so many groups of 8 weights, in ascending order; its sum and the
 // subgroup's are the same whatever other rows there are.
 void dot_rows(uvec2 w_a, uint row_a, uvec2 w_b, uint row_b, uint n, uint n_blocks, uvec2 x_at, uint first, uint n_tok,
-              out float sum_a[kMostColumns], out float sum_b[kMostColumns]) {
+              out float sum_a[kMaxColumns], out float sum_b[kMaxColumns]) {
     Vectors x = Vectors(x_at);
     const uint n_groups = 4u * n_blocks;
     [[unroll]] for (uint c = 0u; c < kColumns; ++c) sum_a[c] = sum_b[c] = 0.0;

@@ -5,15 +5,15 @@
 #include "shared.h"
 
 const float kGelu1 = 1.59576912160573, kGelu3 = 0.0713548162726009;
-const float kClampedMost = 7.0, kClampedSteepness = 1.702;
+const float kClampedMax = 7.0, kClampedSteepness = 1.702;
 
 // The comparisons let a NaN pass.
 float gated(uint activation, float g, float u) {
     float logit = g;
     if (activation == kGateGelu) logit = g * (kGelu1 + kGelu3 * g * g);
     if (activation == kGateClamped) {
-        g = g > kClampedMost ? kClampedMost : g;
-        u = (u > kClampedMost ? kClampedMost : u < -kClampedMost ? -kClampedMost : u) + 1.0;
+        g = g > kClampedMax ? kClampedMax : g;
+        u = (u > kClampedMax ? kClampedMax : u < -kClampedMax ? -kClampedMax : u) + 1.0;
         logit = kClampedSteepness * g;
     }
     return g * sigmoid(logit) * u;

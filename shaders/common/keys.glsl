@@ -23,9 +23,9 @@ float float_of_key(uint key) {
 // The number of an invocation in its workgroup, in the order of scan().
 uint invocation() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
-const uint kMostParts = kThreads / kLeastLanes;
-shared uvec4 range_parts[kMostParts];
-shared uint most_parts[kMostParts], scan_parts[2 * kMostParts];
+const uint kMaxParts = kThreads / kMinLanes;
+shared uvec4 range_parts[kMaxParts];
+shared uint max_parts[kMaxParts], scan_parts[2 * kMaxParts];
 
 // All invocations of the workgroup must call each of these. What the subgroups leave is joined by the lanes of each.
 // Least x, largest y, sums of z and of w.
@@ -48,11 +48,11 @@ uint workgroup_count(uint x) { return workgroup_range(uvec4(0u, 0u, x, 0u)).z; }
 uint workgroup_most(uint x) {
     const uint part = subgroupMax(x);
     barrier();  // what a call before left may still be read
-    if (gl_SubgroupInvocationID == 0u) most_parts[gl_SubgroupID] = part;
+    if (gl_SubgroupInvocationID == 0u) max_parts[gl_SubgroupID] = part;
     barrier();
     uint most = 0u;
     for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
-        if (i + gl_SubgroupInvocationID < gl_NumSubgroups) most = max(most, most_parts[i + gl_SubgroupInvocationID]);
+        if (i + gl_SubgroupInvocationID < gl_NumSubgroups) most = max(most, max_parts[i + gl_SubgroupInvocationID]);
     }
     return subgroupMax(most);
 }
@@ -69,13 +69,13 @@ uvec2 sum_of_pairs(uvec2 own) {
 // The sum over the invocations before this one, and over all. `side` is 0 and 1 in turn.
 uvec2 scan(uint x, uint side) {
     const uint upto = subgroupInclusiveAdd(x);
-    if (gl_SubgroupInvocationID + 1u == gl_SubgroupSize) scan_parts[side * kMostParts + gl_SubgroupID] = upto;
+    if (gl_SubgroupInvocationID + 1u == gl_SubgroupSize) scan_parts[side * kMaxParts + gl_SubgroupID] = upto;
     barrier();
     uvec2 sum = uvec2(0u);
     for (uint i = 0u; i < gl_NumSubgroups; i += gl_SubgroupSize) {
         const uint at = i + gl_SubgroupInvocationID;
         if (at < gl_NumSubgroups) {
-            const uint part = scan_parts[side * kMostParts + at];
+            const uint part = scan_parts[side * kMaxParts + at];
             sum += uvec2(at < gl_SubgroupID ? part : 0u, part);
         }
     }

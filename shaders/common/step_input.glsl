@@ -10,7 +10,7 @@
 // Rows of up to 2048 * kWidth columns, of which 14,336 are the most that 32 KiB of shared memory take.
 layout(constant_id = 0) const uint kWidth = 1;
 // Vectors of an invocation.
-const uint kOwn = (kWidth == 8u ? kMostStepColumns : 2048u * kWidth) / (4u * kThreads);
+const uint kOwn = (kWidth == 8u ? kMaxStepColumns : 2048u * kWidth) / (4u * kThreads);
 // So many of them are in registers at a time.
 const uint kHeld = kOwn < 4u ? kOwn : 4u;
 const uint kInputBlocks = kOwn * kThreads / 8u;

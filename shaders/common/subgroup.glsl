@@ -15,7 +15,7 @@ const uint kThreads = kInvocations;
 layout(local_size_x = 256) in;
 #endif
 
-shared float subgroup_sums[kThreads / kLeastLanes];
+shared float subgroup_sums[kThreads / kMinLanes];
 
 // The sum over the workgroup, the subgroups' in ascending order. All invocations must call it.
 float workgroup_sum(float x) {

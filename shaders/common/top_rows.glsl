@@ -17,7 +17,7 @@
 #include "pages.h"
 
 #ifdef WEIR_MOST_OWN_ROWS  // for shaders that use the constant below for something else
-const uint kOwnRows = kMostOwnRows;
+const uint kOwnRows = kMaxOwnRows;
 #else
 layout(constant_id = 2) const uint kOwnRows = 1;
 #endif
@@ -35,7 +35,7 @@ const uint kBlockRows = kOwnRows * kThreads;
 uint own_keys[kOwnRows];
 
 // Only with the largest kOwnRows there may be several blocks: without, drivers drop their code.
-bool is_long(uint n_rows) { return kOwnRows == kMostOwnRows && n_rows > kBlockRows; }
+bool is_long(uint n_rows) { return kOwnRows == kMaxOwnRows && n_rows > kBlockRows; }
 bool has_block(uint first, uint n_rows) { return first == 0u || (is_long(n_rows) && first < n_rows); }
 
 uint own_row(uint first, uint i) { return first + i * kThreads + invocation(); }
@@ -61,11 +61,11 @@ void read_next(uint first, uint n_rows) {
 bool is_open(uint key) { return key - 1u < kKeyAlways - 1u; }
 
 const uint kBinBits = 10u, kBins = 1u << kBinBits, kOwnBins = kBins / kThreads;
-const uint kMostRanked = kThreads;
+const uint kMaxRanked = kThreads;
 shared uint bins[kBins];
-shared uint ranked[kMostRanked];
+shared uint ranked[kMaxRanked];
 shared uint n_ranked, found_bin, found_left, found_count, found_key;
-shared uint n_before[kOwnRows * kMostParts];
+shared uint n_before[kOwnRows * kMaxParts];
 
 // Neighbouring bins lie kThreads apart, so that an invocation's bins are in the bank of its lane.
 void count_in(uint bin) { atomicAdd(bins[bin % kOwnBins * kThreads + bin / kOwnBins], 1u); }
@@ -180,13 +180,13 @@ Threshold find_threshold(uint n_rows, uint budget, uint own_paid) {
             }
         }
         find_bin(n_best);
-        if (found_count <= kMostRanked) return rank_bin(n_rows, low_key, per_width);
+        if (found_count <= kMaxRanked) return rank_bin(n_rows, low_key, per_width);
     }
     return find_digits(n_rows, n_best, high_key);
 }
 
-// Counts of kMostOwnRows rows in a word: a subgroup has at most 128 lanes.
-const uint kPackedBits = 32u / kMostOwnRows;
+// Counts of kMaxOwnRows rows in a word: a subgroup has at most 128 lanes.
+const uint kPackedBits = 32u / kMaxOwnRows;
 uint packed(uint count, uint i) { return count << i * kPackedBits; }
 uint unpacked(uint word, uint i) { return word >> i * kPackedBits & 0xFFu; }
 

@@ -105,7 +105,7 @@ Least no_row() { return Least(uvec2(0xFFFFFFFFu), kNoRow); }
 void take(inout Least least, uvec2 key, uint row) {
     if (least.row == kNoRow || wide_less(key, least.key)) least = Least(key, row);
 }
-uint least_row(Least own) {
+uint min_row(Least own) {
     const uint high = subgroupMin(own.key.y);
     const uint low = subgroupMin(own.key.y == high ? own.key.x : 0xFFFFFFFFu);
     return subgroupMin(own.key.y == high && own.key.x == low ? own.row : kNoRow);
@@ -159,7 +159,7 @@ uint stalest_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
             take(least, uvec2(key_of_score(word_of(t.last_score, s, row)), word_of(t.stamp, s, row)), row);
         n_before += subgroupAdd(is_free ? 1u : 0u);
     }
-    return least_row(least);
+    return min_row(least);
 }
 
 // The least score outside the recent window as long as there is a page, never the last row.
@@ -176,7 +176,7 @@ uint lightest_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
         take(any, key, row);
         if (ends_by(t, s, row, rules.recent_tokens, room.pos)) take(old, key, row);
     }
-    const uint old_row = least_row(old), any_row = least_row(any);
+    const uint old_row = min_row(old), any_row = min_row(any);
     return old_row != kNoRow ? old_row : any_row;
 }
 
@@ -188,7 +188,7 @@ uint marked_victim(TablesAt t, Stream s) {
         const uint marks = word_of(t.stamp, s, row) - word_of(t.first_pos, s, row) - 1u;
         take(least, uvec2(key_of_score(word_of(t.last_score, s, row)), ~marks), row);
     }
-    return least_row(least);
+    return min_row(least);
 }
 
 // The least random_order; never the last row.
@@ -198,7 +198,7 @@ uint random_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
         if (!may_leave(t, s, row)) continue;
         take(least, random_order(rules.seed, s.index, room.pos, word_of(t.first_pos, s, row)), row);
     }
-    return least_row(least);
+    return min_row(least);
 }
 
 // Where prompts have slots of their own: whether (1) a page of theirs makes room, because more of them are in the pool
@@ -224,7 +224,7 @@ uint cold_victim(VictimRules rules, TablesAt t, Stream s) {
         if (row < end) take(outside[part], key, row);
     }
     const uint gives = prompt_gives(rules.prompt_slots, subgroupAdd(n_sealed), subgroupAdd(n_there));
-    const uint rows[4] = uint[4](least_row(outside[0]), least_row(outside[1]), least_row(any[0]), least_row(any[1]));
+    const uint rows[4] = uint[4](min_row(outside[0]), min_row(outside[1]), min_row(any[0]), min_row(any[1]));
     for (uint i = 0u; i < 4u; i += 2u) {
         const uint first = rows[i + gives], second = rows[i + 1u - gives];
         if (first != kNoRow || second != kNoRow) return first != kNoRow ? first : second;

@@ -3,19 +3,19 @@
 #include "api_test.h"
 #include "weir/experimental.h"
 
-enum { kMostText = 1 << 14, kMostTokens = 600 };
+enum { kMaxText = 1 << 14, kMaxTokens = 600 };
 
 typedef struct answer {
-    char text[kMostText];
+    char text[kMaxText];
     size_t n_text;
-    weir_token tokens[kMostTokens];
+    weir_token tokens[kMaxTokens];
     uint32_t n_tokens;
     int32_t stop, stop_index;
     weir_token ended_by;
 } answer;
 
 static void add(answer *a, weir_token token, const char *text, uint64_t bytes) {
-    assert_true(a->n_text + bytes < kMostText && a->n_tokens < kMostTokens);
+    assert_true(a->n_text + bytes < kMaxText && a->n_tokens < kMaxTokens);
     assert_int_equal(text[bytes], 0);
     memcpy(a->text + a->n_text, text, bytes + 1);
     a->n_text += bytes;
@@ -63,9 +63,9 @@ static void generate(weir_session *session, weir_generate_options options, answe
     assert_int_equal(a->n_tokens, result.n_tokens);
 }
 
-/* Pulls at most `n_most` events; whether the end was among them. */
-static int pull(weir_session *session, answer *a, uint32_t n_most) {
-    for (uint32_t i = 0; i < n_most; ++i) {
+/* Pulls at most `n_max` events; whether the end was among them. */
+static int pull(weir_session *session, answer *a, uint32_t n_max) {
+    for (uint32_t i = 0; i < n_max; ++i) {
         weir_event event = WEIR_EVENT_INIT;
         const uint32_t before = position(session);
         assert_ok(weir_session_next(session, &event));
@@ -140,7 +140,7 @@ static void answer__pulled_is_generated(void **state) {
         assert_int_equal(want.stop, rows[i].stop);
         memset(&got, 0, sizeof(got));
         assert_ok(weir_session_begin(b, &options));
-        assert_true(pull(b, &got, 2 * kMostTokens));
+        assert_true(pull(b, &got, 2 * kMaxTokens));
         assert_same(&got, &want);
         assert_int_equal(position(a), position(b));
         if (rows[i].stop != WEIR_STOP_CONTEXT) {
@@ -277,7 +277,7 @@ static void answer__cancelled(void **state) {
     assert_memory_equal(got.tokens, want.tokens, 9 * sizeof(weir_token));
     assert_ok(weir_session_begin(session, NULL));
     memset(&got, 0, sizeof(got));
-    assert_true(pull(session, &got, kMostTokens));
+    assert_true(pull(session, &got, kMaxTokens));
     assert_int_equal(got.stop, WEIR_STOP_EOS);
     weir_session_destroy(session);
     weir_session_destroy(other);
@@ -303,7 +303,7 @@ static void answer__after_a_failed_step(void **state) {
     assert_ok(set_trace(session, refuse_once, &n_calls));
     memset(&got, 0, sizeof(got));
     assert_ok(weir_session_begin(session, &options));
-    for (int i = 0; i < kMostTokens; ++i) {
+    for (int i = 0; i < kMaxTokens; ++i) {
         weir_event event = WEIR_EVENT_INIT;
         const uint32_t before = position(session);
         const weir_status status = weir_session_next(session, &event);

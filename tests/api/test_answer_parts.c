@@ -3,10 +3,10 @@
 #include "api_test.h"
 #include "weir/experimental.h"
 
-enum { kMostText = 1 << 13 };
+enum { kMaxText = 1 << 13 };
 
 typedef struct parts {
-    char text[4][kMostText]; /* of each segment */
+    char text[4][kMaxText]; /* of each segment */
     size_t n[4];
     int32_t order[16]; /* the segments as they came */
     uint32_t n_order, n_tokens, n_texts;
@@ -27,7 +27,7 @@ static weir_session *prompted(const fixture *f, const char *end) {
 static void add(parts *p, const weir_event *event) {
     const int32_t segment = event->segment;
     assert_in_range(segment, 0, 3);
-    assert_true(p->n[segment] + event->text_bytes < kMostText);
+    assert_true(p->n[segment] + event->text_bytes < kMaxText);
     memcpy(p->text[segment] + p->n[segment], event->text, event->text_bytes + 1);
     p->n[segment] += event->text_bytes;
     if (p->n_order == 0 || p->order[p->n_order - 1] != segment) {
@@ -42,9 +42,9 @@ static void add(parts *p, const weir_event *event) {
     }
 }
 
-/* All events of the answer, at most n_most. */
-static void pull(weir_session *session, uint32_t n_most, parts *p) {
-    for (uint32_t i = 0; i < n_most; ++i) {
+/* All events of the answer, at most n_max. */
+static void pull(weir_session *session, uint32_t n_max, parts *p) {
+    for (uint32_t i = 0; i < n_max; ++i) {
         weir_event event = WEIR_EVENT_INIT;
         assert_ok(weir_session_next(session, &event));
         if (event.kind == WEIR_EVENT_END) {

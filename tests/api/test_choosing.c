@@ -6,13 +6,13 @@
 
 #include "weir/save.h"
 
-enum { kMost = 64 };
+enum { kMax = 64 };
 
 typedef struct answer {
-    weir_token tokens[kMost];
-    float logprobs[kMost];
-    weir_logprob top[kMost][64];
-    uint32_t n_top[kMost];
+    weir_token tokens[kMax];
+    float logprobs[kMax];
+    weir_logprob top[kMax][64];
+    uint32_t n_top[kMax];
     uint32_t n;
     int32_t stop;
 } answer;
@@ -52,7 +52,7 @@ static weir_status take(void *user, const weir_token_event *event) {
         assert_true(isnan(event->logprob) && event->n_top == 0 && event->top == NULL);
         return WEIR_OK;
     }
-    assert_true(a->n < kMost);
+    assert_true(a->n < kMax);
     a->tokens[a->n] = event->token;
     a->logprobs[a->n] = event->logprob;
     a->n_top[a->n] = event->n_top;
@@ -66,7 +66,7 @@ static void generate(weir_session *session, weir_generate_options options, answe
     memset(a, 0, sizeof(*a));
     options.on_token = take;
     options.user = a;
-    if (options.max_tokens == 0) options.max_tokens = kMost;
+    if (options.max_tokens == 0) options.max_tokens = kMax;
     assert_ok(weir_session_generate(session, &options, &result));
     assert_int_equal(a->n, result.n_tokens);
     a->stop = result.stop;

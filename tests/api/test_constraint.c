@@ -2,10 +2,10 @@
  * tokens are drawn, and the end of an answer says why it ended. */
 #include "api_test.h"
 
-enum { kMostText = 1 << 14 };
+enum { kMaxText = 1 << 14 };
 
 typedef struct answer {
-    char text[kMostText];
+    char text[kMaxText];
     size_t n_text;
     uint32_t n_tokens;
     int32_t stop;
@@ -19,7 +19,7 @@ static const char kSchema[] =
 
 static weir_status take(void *user, const weir_token_event *event) {
     answer *a = user;
-    assert_true(a->n_text + event->text_bytes < kMostText);
+    assert_true(a->n_text + event->text_bytes < kMaxText);
     memcpy(a->text + a->n_text, event->text, event->text_bytes + 1);
     a->n_text += event->text_bytes;
     if (event->token >= 0) ++a->n_tokens;

@@ -12,7 +12,7 @@ typedef struct copied {
     weir_runtime *runtime;
     char path[PATH_BYTES]; /* a file of its own, which tests may spoil */
     off_t bytes;
-    uint64_t n_live, most_bytes; /* allocations of the hooks that are not freed, the largest so far */
+    uint64_t n_live, max_bytes; /* allocations of the hooks that are not freed, the largest so far */
     uint64_t refuse_from;        /* allocations of this many bytes or more are refused; 0: none */
 } copied;
 
@@ -22,7 +22,7 @@ static weir_status hook_alloc(void *user, const weir_alloc_info *info, void **ou
     if (c->refuse_from != 0 && info->bytes >= c->refuse_from) return WEIR_ERR_OUT_OF_MEMORY;
     if (posix_memalign(out, alignment, info->bytes) != 0) return WEIR_ERR_OUT_OF_MEMORY;
     ++c->n_live;
-    if (info->bytes > c->most_bytes) c->most_bytes = info->bytes;
+    if (info->bytes > c->max_bytes) c->max_bytes = info->bytes;
     return WEIR_OK;
 }
 
@@ -141,7 +141,7 @@ static void copy__is_counted(void **state) {
     assert_int_equal(info.copied_bytes, bytes);
     assert_int_equal(info.file_bytes, bytes);
     assert_int_equal(copied.bytes, mapped.bytes + bytes);
-    assert_int_equal(c->most_bytes, bytes); /* one block, from the hooks */
+    assert_int_equal(c->max_bytes, bytes); /* one block, from the hooks */
     weir_model_close(model);
     assert_ok(weir_runtime_memory(c->runtime, &copied));
     assert_int_equal(copied.bytes, before.bytes);

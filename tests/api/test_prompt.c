@@ -2,7 +2,7 @@
  * what conversations may ask of templates. */
 #include "api_test.h"
 
-enum { kContext = 2048, kMostText = 16384 };
+enum { kContext = 2048, kMaxText = 16384 };
 
 static const char kQuestion[] =
     "Start: x0 = 97, x1 = 57, x2 = 60. Rule: x[n] = x[n-3] - x[n-1]. Work modulo 100. Find x13.";
@@ -44,13 +44,13 @@ static uint32_t n_tokens_of(weir_session *session) {
 
 /* The text of the session's tokens from `first` to `end`, control tokens included. */
 static const char *text_of(const fixture *f, weir_session *session, uint32_t first, uint32_t end) {
-    static char text[kMostText];
+    static char text[kMaxText];
     const weir_token *tokens = NULL;
     uint32_t n = 0;
     uint64_t n_bytes = 0;
     assert_ok(weir_session_tokens(session, &tokens, &n));
     assert_true(end <= n && first <= end);
-    assert_ok(weir_detokenize(f->model, tokens + first, end - first, WEIR_DETOKENIZE_SPECIAL, text, kMostText - 1,
+    assert_ok(weir_detokenize(f->model, tokens + first, end - first, WEIR_DETOKENIZE_SPECIAL, text, kMaxText - 1,
                               &n_bytes));
     text[n_bytes] = '\0';
     return text;
@@ -58,16 +58,16 @@ static const char *text_of(const fixture *f, weir_session *session, uint32_t fir
 
 static void assert_holds(const fixture *f, weir_session *session, const weir_chat_message *messages, uint64_t n,
                          uint32_t flags) {
-    static char wanted[kMostText];
+    static char wanted[kMaxText];
     uint64_t n_bytes = 0;
-    assert_ok(weir_chat_render(f->model, messages, n, flags, wanted, kMostText - 1, &n_bytes));
+    assert_ok(weir_chat_render(f->model, messages, n, flags, wanted, kMaxText - 1, &n_bytes));
     wanted[n_bytes] = '\0';
     assert_string_equal(text_of(f, session, 0, n_tokens_of(session)), wanted);
 }
 
 /* Pulls an answer of n tokens; its text. */
 static const char *answer(weir_session *session, uint32_t n) {
-    static char text[kMostText];
+    static char text[kMaxText];
     size_t n_bytes = 0;
     weir_generate_options options = WEIR_GENERATE_OPTIONS_INIT;
     weir_event event = WEIR_EVENT_INIT;
@@ -100,7 +100,7 @@ static void prompt__turns_and_edits(void **state) {
         weir_chat_message messages[4] = {say("user", kQuestion), say("assistant", ""),
                                          say("user", "And then?"), say("user", "")};
         uint32_t n_first, n_answer, n_second;
-        char said[kMostText];
+        char said[kMaxText];
         /* what it would read, then reading it */
         options.flags = WEIR_PROMPT_MEASURE;
         assert_ok(weir_session_prompt(session, messages, 1, &options, NULL, &r));
@@ -219,7 +219,7 @@ static void prompt__goes_on_with_the_last_answer(void **state) {
     options.chat = &chat;
     chat.flags = WEIR_CHAT_CONTINUE_LAST;
     for (int i = 0; i < 3; ++i) {
-        char open[kMostText];
+        char open[kMaxText];
         messages[1] = say("assistant", beginnings[i]);
         assert_ok(weir_session_prompt(session, messages, 1, NULL, NULL, NULL));
         strcpy(open, text_of(f, session, 0, n_tokens_of(session)));
@@ -239,9 +239,9 @@ static void prompt__goes_on_with_the_last_answer(void **state) {
 
 static const char *rendered(const fixture *f, const weir_chat_message *messages, uint64_t n,
                             const weir_chat_options *options) {
-    static char text[kMostText];
+    static char text[kMaxText];
     uint64_t n_bytes = 0;
-    assert_ok(weir_chat_render_with(f->model, messages, n, options, text, kMostText - 1, &n_bytes));
+    assert_ok(weir_chat_render_with(f->model, messages, n, options, text, kMaxText - 1, &n_bytes));
     text[n_bytes] = '\0';
     return text;
 }

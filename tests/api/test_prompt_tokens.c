@@ -2,7 +2,7 @@
  * is that was fed these tokens. */
 #include "api_test.h"
 
-enum { kContext = 1024, kMost = 900 };
+enum { kContext = 1024, kMax = 900 };
 
 static weir_session *new_session(const fixture *f, const char *policy, uint32_t budget) {
     weir_session *session = NULL;
@@ -58,7 +58,7 @@ static void prompt__a_conversation(void **state) {
     const fixture *f = *state;
     static const char *const policies[] = {"dense", "quest", "arkvale"};
     for (size_t p = 0; p < 3; ++p) {
-        weir_token tokens[kMost];
+        weir_token tokens[kMax];
         weir_prompt_report r = WEIR_PROMPT_REPORT_INIT;
         weir_session *session = new_session(f, policies[p], p == 0 ? 0 : 512), *other = NULL;
         fill(tokens, 0, 300);
@@ -148,7 +148,7 @@ static void prompt__over_lost_pages(void **state) {
     const fixture *f = *state;
     static const char *const policies[] = {"sink", "raas", "h2o"};
     for (size_t p = 0; p < 3; ++p) {
-        weir_token tokens[kMost];
+        weir_token tokens[kMax];
         weir_prompt_report r = WEIR_PROMPT_REPORT_INIT, measured = WEIR_PROMPT_REPORT_INIT;
         weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
         weir_session *session = new_session(f, policies[p], 192), *fresh = new_session(f, policies[p], 192);
@@ -196,7 +196,7 @@ static weir_status stop_second(void *user, const weir_progress_info *info) {
 
 static void prompt__cancelled(void **state) {
     const fixture *f = *state;
-    weir_token tokens[kMost];
+    weir_token tokens[kMax];
     weir_prompt_report r = WEIR_PROMPT_REPORT_INIT;
     weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
     weir_session *session = NULL, *other = new_session(f, "dense", 0);
@@ -228,7 +228,7 @@ static void prompt__cancelled(void **state) {
 /* A cancel that comes before all is read again is not lost with what is forgotten. */
 static void prompt__cancelled_while_all_is_read_again(void **state) {
     const fixture *f = *state;
-    weir_token tokens[kMost];
+    weir_token tokens[kMax];
     weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
     weir_session *session = new_session(f, "sink", 192);
     fill(tokens, 0, 600);
@@ -246,7 +246,7 @@ static void prompt__cancelled_while_all_is_read_again(void **state) {
 /* A window that has moved on is told, also under dense, and EXACT reads all again. */
 static void prompt__over_windows(void **state) {
     const fixture *f = *state;
-    weir_token tokens[kMost];
+    weir_token tokens[kMax];
     weir_prompt_report r = WEIR_PROMPT_REPORT_INIT;
     weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
     weir_session *session = new_session(f, "dense", 0), *fresh = new_session(f, "dense", 0);
@@ -275,11 +275,11 @@ static int open_windows(void **state) {
 
 static void prompt__bad_calls(void **state) {
     const fixture *f = *state;
-    weir_token tokens[kMost + 200];
+    weir_token tokens[kMax + 200];
     weir_prompt_report r = WEIR_PROMPT_REPORT_INIT;
     weir_prompt_options options = WEIR_PROMPT_OPTIONS_INIT;
     weir_session *session = new_session(f, "dense", 0), *other = new_session(f, "dense", 0);
-    fill(tokens, 0, kMost + 200);
+    fill(tokens, 0, kMax + 200);
     assert_ok(weir_session_prefill(session, tokens, 50, NULL, NULL));
     assert_ok(weir_session_prefill(other, tokens, 50, NULL, NULL));
     assert_error(weir_session_prompt_tokens(NULL, tokens, 5, NULL, NULL), WEIR_ERR_INVALID_ARG, "session is NULL");

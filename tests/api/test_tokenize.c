@@ -8,7 +8,7 @@
 
 typedef struct listener {
     uint64_t n_calls, last, total, stop_at; /* stop_at: number of the call that is refused; 0: none */
-    uint64_t most_between;
+    uint64_t max_between;
 } listener;
 
 static weir_status listen(void *user, const weir_progress_info *info) {
@@ -19,7 +19,7 @@ static weir_status listen(void *user, const weir_progress_info *info) {
         assert_int_equal(info->done, 0);
     }
     assert_int_equal(info->total, l->total);
-    assert_true(info->done >= l->last && info->done - l->last <= l->most_between && info->done <= info->total);
+    assert_true(info->done >= l->last && info->done - l->last <= l->max_between && info->done <= info->total);
     l->last = info->done;
     return ++l->n_calls == l->stop_at ? WEIR_ERR_INTERNAL : WEIR_OK;
 }
@@ -71,7 +71,7 @@ static void tokenize__tells_and_can_be_stopped(void **state) {
         assert_true(all.total >= N_MESSAGES * 29);
         assert_true(all.n_calls >= all.total / MOST_BETWEEN);
         for (uint64_t stop_at = 1; stop_at <= all.n_calls; stop_at += stop_at < 4 ? 1 : all.n_calls / 5) {
-            listener some = {0, 0, 0, 0, all.most_between};
+            listener some = {0, 0, 0, 0, all.max_between};
             some.stop_at = stop_at;
             got[0] = -9;
             n_got = 77;

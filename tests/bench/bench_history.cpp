@@ -66,7 +66,7 @@ struct Layer {
     heads.assign(kHeads, {});
     sums.assign(size_t{kKvHeads} * 2 * kDim, 0.0);
     known.assign(size_t{2} * kKvHeads, 0);
-    fill.assign(kKvHeads, least_fill());
+    fill.assign(kKvHeads, min_fill());
     history = {entries.data(),          lists.data(), heads.data(), sums.data(), known.data(),
                known.data() + kKvHeads, fill.data(),  tokens,       list_room};
   }

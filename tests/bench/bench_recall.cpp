@@ -50,7 +50,7 @@ struct Run {
   weir_session* session;
   weir_plan_info plan;
   uint64_t rss_before;
-  uint64_t most_rss = 0;
+  uint64_t max_rss = 0;
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 
   void report(uint32_t n_decoded) {
@@ -62,7 +62,7 @@ struct Run {
     check(weir_session_memory(session, &memory), "memory");
     check(weir_session_get_stats(session, &stats), "stats");
     const uint64_t rss = resident_bytes();
-    most_rss = rss > most_rss ? rss : most_rss;
+    max_rss = rss > max_rss ? rss : max_rss;
     const auto number = [](uint64_t x) { return static_cast<unsigned long long>(x); };
     std::printf(
         "{\"decoded\": %u, \"kv_bytes\": %llu, \"spill_stored_bytes\": %llu, \"session_bytes\": %llu, "
@@ -143,7 +143,7 @@ int main(int argc, char** argv) {
   constexpr uint64_t kSpare = 4 << 20;
   const bool good = memory.bytes == memory.plan_bytes && memory.peak_bytes == memory.plan_bytes &&
                     memory.allocs_while_decoding == 0 &&
-                    run.most_rss <= run.rss_before + p.total_bytes + p.weights_bytes + kSpare;
+                    run.max_rss <= run.rss_before + p.total_bytes + p.weights_bytes + kSpare;
   std::fprintf(stderr, "%s\n", good ? "as planned" : "not as planned");
   weir_session_destroy(run.session);
   weir_model_close(model);

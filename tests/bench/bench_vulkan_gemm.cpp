@@ -28,7 +28,7 @@ void check(Status status) {
 
 Context& open_context() {
   Context& c = context();
-  DeviceTraits devices[kMostDevices];
+  DeviceTraits devices[kMaxDevices];
   uint32_t n = 0, which = 0;
   check(open_instance(kLoader, c.device));
   check(list_devices(c.device, devices, n));
@@ -49,7 +49,7 @@ struct Shape {
   uint32_t n_rows, n_cols;
 };
 constexpr Shape kShapes[] = {{4096, 4096}, {1024, 4096}, {14336, 4096}, {4096, 14336}};
-constexpr uint32_t kMostCols = 14336, kMostRows = 14336;
+constexpr uint32_t kMaxCols = 14336, kMaxRows = 14336;
 
 // Besides the module's own. Those that the device cannot hold are left out.
 constexpr MatrixTile kVariants[] = {
@@ -91,7 +91,7 @@ Status decode(const Data& d, const Weight& w) {
   const GemmDecodePush push = {t.writes(d.w16, w.n_rows * w.n_cols * kHalf), t.reads(w.data, weight_bytes(w)),
                                blocks_of(w), 0, blocks_of(w)};
   return context().dispatch(Kernel::kGemmDecode, w.type, {}, push, t,
-                            {std::min(blocks_of(w) * 4 / kInvocations, kMostGroups)});
+                            {std::min(blocks_of(w) * 4 / kInvocations, kMaxGroups)});
 }
 
 // By the last tile.
@@ -131,9 +131,9 @@ double nmse(const std::vector<float>& got, const std::vector<float>& want) {
 
 Data make_data(uint32_t n_tok) {
   Data d = {};
-  const uint64_t n_x = uint64_t{n_tok} * kMostCols, n_blocks = uint64_t{kMostRows} * 4096 / 32;
+  const uint64_t n_x = uint64_t{n_tok} * kMaxCols, n_blocks = uint64_t{kMaxRows} * 4096 / 32;
   d.x = static_cast<float*>(room(n_x * 4));
-  d.y = static_cast<float*>(room(uint64_t{n_tok} * kMostRows * 4));
+  d.y = static_cast<float*>(room(uint64_t{n_tok} * kMaxRows * 4));
   d.scales = static_cast<float*>(room(n_tok * sizeof(float)));
   d.x16 = static_cast<std::byte*>(room(n_x * kHalf));
   d.w16 = static_cast<std::byte*>(room(n_blocks * 32 * kHalf));

@@ -48,9 +48,9 @@ std::span<const Row> rows() { return on_llvmpipe() ? std::span<const Row>(kFewRo
 uint32_t n_problems_of(const Row& r) {
   return test_device() == WEIR_DEVICE_VULKAN ? (r.n_problems + 1) / 2 : r.n_problems;
 }
-uint32_t most_tokens() { return on_llvmpipe() ? 60 : 1000; }  // of an answer
+uint32_t max_tokens() { return on_llvmpipe() ? 60 : 1000; }  // of an answer
 // Of dense, for any token. Single logits move far where attention picks single tokens. Measured: 0.13.
-constexpr double kMostApart = 0.5;
+constexpr double kMaxApart = 0.5;
 constexpr uint32_t kThreads = 8;
 
 struct Result {
@@ -140,7 +140,7 @@ weir_status Pair::run(const ProblemTokens& problem, weir_token end, Result& r) {
       status = weir_session_prefill(session, problem.prompt.data(), problem.prompt.size(), nullptr, nullptr);
     if (status != WEIR_OK) return status;
   }
-  for (r.n_tokens = 0; r.n_tokens < most_tokens(); ++r.n_tokens) {
+  for (r.n_tokens = 0; r.n_tokens < max_tokens(); ++r.n_tokens) {
     const float* logits[2];
     weir_token best[2], sampled = -1;
     float gap[2];
@@ -222,7 +222,7 @@ void equality__greedy_texts(void**) {
                 sum / static_cast<double>(n_tokens));
     ok = ok && n_equal >= rows()[row].equal * n_problems;
     ok = ok && sum <= rows()[row].mean_apart * static_cast<double>(n_tokens);
-    if (rows()[row].budget == 0) ok = ok && worst <= kMostApart;
+    if (rows()[row].budget == 0) ok = ok && worst <= kMaxApart;
   }
   for (const Job& job : jobs) {
     const Result& r = job.result;

@@ -25,9 +25,9 @@ using weir::test::logits_of;
 using weir::test::OpenModel;
 using weir::test::RandomModel;
 
-constexpr uint32_t kMostSteps = 40;
-const uint32_t kSteps = steps_at_most(kMostSteps);
-constexpr uint32_t kMostTokens = 10240;  // of a conversation that begins with a prompt
+constexpr uint32_t kMaxSteps = 40;
+const uint32_t kSteps = steps_at_most(kMaxSteps);
+constexpr uint32_t kMaxTokens = 10240;  // of a conversation that begins with a prompt
 
 enum class Pins {
   kNone,
@@ -61,52 +61,52 @@ struct Group {
 
 // Prompts of 5, 17, 130 and 600 pages. Steps begin in an open page, or with a new page that exceeds the budget.
 const Group kGroups[] = {
-    {{"llama", 2, 2, 64, "f16", 1, kMostTokens},
+    {{"llama", 2, 2, 64, "f16", 1, kMaxTokens},
      {{"max_z", 2, 0, 75, Pins::kNone},
       {"mean_raw", 16, 3, 2075, Pins::kMany},
       {"max_raw", 64, 0, 9600, Pins::kFew},
       {"max_raw", 4, 0, 75, Pins::kNone, "cuboid_mean"},
       {"max_raw", 16, 3, 2075, Pins::kFew, "cuboid_mean"},
       {"max_z", 599, 3, 9600, Pins::kNone}}},
-    {{"qwen3", 3, 1, 64, "f16", 1, kMostTokens},
+    {{"qwen3", 3, 1, 64, "f16", 1, kMaxTokens},
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 3, 2075, Pins::kFew}, {"mean_raw", 2, 0, 9600, Pins::kNone}}},
-    {{"llama", 8, 2, 128, "q8_0", 1, kMostTokens},
+    {{"llama", 8, 2, 128, "q8_0", 1, kMaxTokens},
      {{"max_z", 16, 3, 272, Pins::kNone},
       {"mean_raw", 64, 0, 2075, Pins::kNone},
       {"max_raw", 4, 0, 75, Pins::kNone},
       {"max_raw", 4, 0, 75, Pins::kNone, "cuboid_mean"},
       {"max_z", 16, 0, 2075, Pins::kNone, "cuboid_mean"},
       {"max_z", 4, 0, 2075, Pins::kMany}}},
-    {{"qwen2", 8, 1, 128, "q8_0", 1, kMostTokens},
+    {{"qwen2", 8, 1, 128, "q8_0", 1, kMaxTokens},
      {{"max_z", 64, 3, 2075, Pins::kFew}, {"mean_raw", 4, 0, 75, Pins::kNone}, {"max_raw", 17, 0, 272, Pins::kNone}}},
-    {{"qwen3", 8, 1, 64, "bf16", 1, kMostTokens},
+    {{"qwen3", 8, 1, 64, "bf16", 1, kMaxTokens},
      {{"max_z", 16, 0, 9600, Pins::kFew},
       {"mean_raw", 129, 3, 2075, Pins::kNone},
       {"max_raw", 4, 0, 272, Pins::kMany}}},
-    {{"llama", 3, 1, 128, "f16", 1, kMostTokens},
+    {{"llama", 3, 1, 128, "f16", 1, kMaxTokens},
      {{"max_z", 2, 0, 2075, Pins::kNone}, {"mean_raw", 16, 3, 272, Pins::kFew}}},
-    {{"llama", 4, 1, 64, "f16", 2, kMostTokens},
+    {{"llama", 4, 1, 64, "f16", 2, kMaxTokens},
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 0, 2075, Pins::kNone}}},
     // As many KV heads as require small clusters, and groups that are not powers of two.
-    {{"llama", 8, 8, 64, "f16", 1, kMostTokens},
+    {{"llama", 8, 8, 64, "f16", 1, kMaxTokens},
      {{"max_z", 16, 0, 9600, Pins::kNone}, {"max_raw", 4, 0, 272, Pins::kNone}}},
-    {{"llama", 16, 8, 128, "q8_0", 1, kMostTokens}, {{"max_z", 16, 0, 2075, Pins::kFew}}},
-    {{"qwen2", 5, 1, 64, "f16", 1, kMostTokens}, {{"max_z", 16, 0, 2075, Pins::kNone}}},
-    {{"llama", 12, 2, 64, "f16", 1, kMostTokens}, {{"mean_raw", 16, 0, 2075, Pins::kNone}}},
-    {{"qwen2", 7, 1, 128, "q8_0", 1, kMostTokens},
+    {{"llama", 16, 8, 128, "q8_0", 1, kMaxTokens}, {{"max_z", 16, 0, 2075, Pins::kFew}}},
+    {{"qwen2", 5, 1, 64, "f16", 1, kMaxTokens}, {{"max_z", 16, 0, 2075, Pins::kNone}}},
+    {{"llama", 12, 2, 64, "f16", 1, kMaxTokens}, {{"mean_raw", 16, 0, 2075, Pins::kNone}}},
+    {{"qwen2", 7, 1, 128, "q8_0", 1, kMaxTokens},
      {{"max_z", 64, 3, 9600, Pins::kNone}, {"max_raw", 4, 0, 75, Pins::kNone}}},
     // Sinks in the one launch, and a soft cap, which it does not have.
-    {{"llama", 8, 1, 64, "f16", 1, kMostTokens, false, false, true},
+    {{"llama", 8, 1, 64, "f16", 1, kMaxTokens, false, false, true},
      {{"max_raw", 4, 0, 272, Pins::kNone}, {"max_z", 16, 3, 2075, Pins::kFew, "cuboid_mean"}}},
-    {{"qwen3", 6, 2, 128, "f16", 1, kMostTokens, false, false, true}, {{"mean_raw", 4, 0, 272, Pins::kNone}}},
-    {{"llama", 4, 1, 64, "f16", 1, kMostTokens, false, false, true, 0.25f}, {{"max_raw", 4, 0, 272, Pins::kNone}}},
+    {{"qwen3", 6, 2, 128, "f16", 1, kMaxTokens, false, false, true}, {{"mean_raw", 4, 0, 272, Pins::kNone}}},
+    {{"llama", 4, 1, 64, "f16", 1, kMaxTokens, false, false, true, 0.25f}, {{"max_raw", 4, 0, 272, Pins::kNone}}},
     // Heads of other sizes, whose layers take three launches and more.
-    {{"llama", 4, 1, 256, "f16", 1, kMostTokens},
+    {{"llama", 4, 1, 256, "f16", 1, kMaxTokens},
      {{"max_z", 4, 0, 272, Pins::kNone}, {"max_raw", 16, 3, 2075, Pins::kFew, "cuboid_mean"}}},
-    {{"qwen3", 12, 1, 96, "f16", 1, kMostTokens},
+    {{"qwen3", 12, 1, 96, "f16", 1, kMaxTokens},
      {{"max_raw", 4, 0, 272, Pins::kNone}, {"mean_raw", 16, 3, 2075, Pins::kFew, "cuboid_mean"}}},
-    {{"llama", 8, 2, 24, "f16", 1, kMostTokens}, {{"max_raw", 4, 0, 272, Pins::kNone}}},
-    {{"qwen2", 4, 2, 64, "f16", 1, kMostTokens, true},
+    {{"llama", 8, 2, 24, "f16", 1, kMaxTokens}, {{"max_raw", 4, 0, 272, Pins::kNone}}},
+    {{"qwen2", 4, 2, 64, "f16", 1, kMaxTokens, true},
      {{"max_z", 4, 0, 272, Pins::kNone},
       {"max_raw", 16, 3, 2075, Pins::kFew},
       {"mean_raw", 64, 0, 9600, Pins::kMany},
@@ -320,7 +320,7 @@ void as_on_the_cpu(void** state) {
   const std::vector<weir_token> tokens = random_tokens(c.n_prompt + kSteps);
   Pair pair;
   for (int i = 0; i < 2; ++i) {
-    pair.session[i] = open_session(open.f.model, i == 0 ? WEIR_DEVICE_CPU : test_device(), c.agg, c, kMostTokens);
+    pair.session[i] = open_session(open.f.model, i == 0 ? WEIR_DEVICE_CPU : test_device(), c.agg, c, kMaxTokens);
     assert_ok(weir_session_prefill(pair.session[i], tokens.data(), c.n_prompt, nullptr, nullptr));
     pin_pages(pair.session[i], c);
   }
@@ -335,8 +335,8 @@ void as_on_the_cpu(void** state) {
 const Group kLongGroups[] = {
     {{"llama", 8, 2, 64, "f16", 1, 16384 * 16, false, true},
      {{"max_z", 64, 3, 8300 * 16, Pins::kFew},
-      {"mean_raw", 16, 0, 16384 * 16 - kMostSteps, Pins::kNone},
-      {"max_z", 2048, 0, 16384 * 16 - kMostSteps, Pins::kMany}}},
+      {"mean_raw", 16, 0, 16384 * 16 - kMaxSteps, Pins::kNone},
+      {"max_z", 2048, 0, 16384 * 16 - kMaxSteps, Pins::kMany}}},
     {{"llama", 32, 8, 128, "q8_0", 1, 16384 * 16, false, true},
      {{"max_z", 128, 0, 2048 * 16, Pins::kNone}, {"mean_raw", 64, 3, 1000 * 16 - 5, Pins::kFew}}},
     {{"qwen3", 3, 1, 128, "f16", 1, 16384 * 16, false, true},
@@ -405,17 +405,17 @@ void sparse_layer__is_one_launch(void**) {
 void sparse_layer__of_a_cut_prompt(void**) {
   NEED_GPU();
   const OpenModel open(kGroups[0].model);
-  const std::vector<weir_token> tokens = random_tokens(1500 + 3 * kMostSteps);
+  const std::vector<weir_token> tokens = random_tokens(1500 + 3 * kMaxSteps);
   const variant v = {
       "quest", {{"skip_layers", "0"}, {"dense_tokens", "640"}, {"prompt", "snapkv"}, {"prompt_budget", "576"}}, 4};
   weir_session* sessions[2];
   for (int i = 0; i < 2; ++i) {
-    const weir_session_options options = options_of(&v, i == 0 ? WEIR_DEVICE_CPU : test_device(), 96, kMostTokens);
+    const weir_session_options options = options_of(&v, i == 0 ? WEIR_DEVICE_CPU : test_device(), 96, kMaxTokens);
     assert_ok(weir_session_create(open.f.model, &options, &sessions[i]));
     assert_ok(weir_session_prefill(sessions[i], tokens.data(), 1500, nullptr, nullptr));
   }
   bool attended_all = false, selected = false;
-  for (uint32_t step = 0; step < 3 * kMostSteps; ++step) {
+  for (uint32_t step = 0; step < 3 * kMaxSteps; ++step) {
     weir_session_stats stats[2] = {WEIR_SESSION_STATS_INIT, WEIR_SESSION_STATS_INIT};
     for (int i = 0; i < 2; ++i) {
       assert_ok(weir_session_step(sessions[i], tokens[1500 + step]));

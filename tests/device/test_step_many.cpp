@@ -12,10 +12,10 @@
 
 namespace {
 
-constexpr uint32_t kMostSteps = 192;
-const uint32_t kSteps = steps_at_most(kMostSteps);  // fewer are enough for equals_alone and in_two_threads
+constexpr uint32_t kMaxSteps = 192;
+const uint32_t kSteps = steps_at_most(kMaxSteps);  // fewer are enough for equals_alone and in_two_threads
 constexpr uint32_t kNoToken = 0xFFFFFFFFu;
-constexpr uint32_t kMostOfGroup = 8;  // as weir_step_many says
+constexpr uint32_t kMaxOfGroup = 8;  // as weir_step_many says
 
 struct Row {
   variant v;
@@ -166,7 +166,7 @@ void Stage::step(std::vector<Player*> players) const {
 // The scripts test something: answers differ, pages leave, and not every page is attended.
 void step_many__scripts(void**) {
   NEED_GPU();
-  NEED_STEPS(kSteps, kMostSteps);
+  NEED_STEPS(kSteps, kMaxSteps);
   const Stage stage;
   uint32_t n_evict = 0, n_select = 0;
   for (uint32_t row = 0; row < kRowCount; ++row) {
@@ -196,7 +196,7 @@ void step_many__equals_alone(void**) {
 // Sessions with one policy and prompt, at different positions of their answers.
 void step_many__of_one_kind(void**) {
   NEED_GPU();
-  NEED_STEPS(kSteps, kMostSteps);
+  NEED_STEPS(kSteps, kMaxSteps);
   const Stage stage;
   Player players[3] = {stage.enter(2), stage.enter(2), stage.enter(2)};
   for (uint32_t i = 0; i < 17; ++i) stage.step_alone(players[1]);
@@ -209,7 +209,7 @@ void step_many__of_one_kind(void**) {
 // memory of one that left.
 void step_many__sets_change(void**) {
   NEED_GPU();
-  NEED_STEPS(kSteps, kMostSteps);
+  NEED_STEPS(kSteps, kMaxSteps);
   const Stage stage;
   Player dense = stage.enter(0), raas = stage.enter(1), quest = stage.enter(2);
   for (uint32_t i = 0; i < 30; ++i) stage.step({&dense, &raas, &quest});
@@ -242,16 +242,16 @@ void step_many__sets_change(void**) {
 // More sessions than one graph takes: two full groups, and a remainder of one session, which has its own graph.
 void step_many__of_two_groups(void**) {
   NEED_GPU();
-  NEED_STEPS(kSteps, kMostSteps);
+  NEED_STEPS(kSteps, kMaxSteps);
   // Some steps alone come before, so that sessions of a row differ, and some in another order after.
   const uint32_t n_together = kSteps - 20;
   const Stage stage;
-  for (const uint32_t n : {kMostOfGroup + 1, 2 * kMostOfGroup}) {
+  for (const uint32_t n : {kMaxOfGroup + 1, 2 * kMaxOfGroup}) {
     std::vector<Player> players;
     std::vector<Player*> all;
     std::vector<uint64_t> ns;
     for (uint32_t i = 0; i < n; ++i) players.push_back(stage.enter(i % kRowCount));
-    for (uint32_t i = 0; i < kMostOfGroup; ++i) {
+    for (uint32_t i = 0; i < kMaxOfGroup; ++i) {
       for (uint32_t step = 0; step < 3 + i; ++step) stage.step_alone(players[i]);
     }
     for (Player& p : players) {
@@ -330,7 +330,7 @@ void step_many__in_two_threads(void**) {
 // Prompts, resets and pins between joint steps move tables from host to device and back.
 void step_many__prompts_between(void**) {
   NEED_GPU();
-  NEED_STEPS(kSteps, kMostSteps);
+  NEED_STEPS(kSteps, kMaxSteps);
   const Stage stage;
   Player raas = stage.enter(1), quest = stage.enter(2), sink = stage.enter(3);
   for (uint32_t i = 0; i < 20; ++i) stage.step({&raas, &quest, &sink});

@@ -60,7 +60,7 @@ ssize_t __wrap_pwrite(int fd, const void* data, size_t bytes, off_t offset) {
 
 namespace {
 
-constexpr uint32_t kMostOps = 24;
+constexpr uint32_t kMaxOps = 24;
 
 struct Models {
   weir_runtime* runtime = nullptr;
@@ -102,7 +102,7 @@ class Program {
 
   void run_all() {
     if (!begin_anew()) return;  // no session has such options
-    for (uint32_t i = 0; i < kMostOps && !choices_.are_over(); ++i) {
+    for (uint32_t i = 0; i < kMaxOps && !choices_.are_over(); ++i) {
       run_one();
       if (session_ == nullptr) return;
       const weir_session_stats stats = stats_of(session_);

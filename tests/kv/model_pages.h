@@ -34,7 +34,7 @@ inline std::string sums() {
 }
 
 // The sealed pages of a session that has read the text, stream after stream. Ends the program on an error.
-inline std::vector<std::byte> read(const char* model_path, const std::string& text, uint64_t most_tokens,
+inline std::vector<std::byte> read(const char* model_path, const std::string& text, uint64_t max_tokens,
                                    uint32_t& page_bytes) {
   weir_runtime* runtime = nullptr;
   weir_model* model = nullptr;
@@ -44,7 +44,7 @@ inline std::vector<std::byte> read(const char* model_path, const std::string& te
   std::vector<weir_token> tokens(text.size() + 8);
   uint64_t n = 0;
   check(weir_tokenize(model, text.data(), text.size(), 0, tokens.data(), tokens.size(), &n), "tokenize");
-  n = std::min(n, most_tokens);
+  n = std::min(n, max_tokens);
   weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
   options.context_tokens = static_cast<uint32_t>(n + 1);
   check(weir_session_create(model, &options, &session), "session");

@@ -237,7 +237,7 @@ void history__room_of_a_list(void**) {
         HeadHistory head;
         head.table[0] = {100.0, 100.0, 100.0 + peak, 0.0f, 0};
         head.table[1] = {100.0, 100.0, 100.0, 0.0f, 0};
-        const double by_head = listed_by_head(most_fill(group), candidates, group);
+        const double by_head = listed_by_head(max_fill(group), candidates, group);
         const uint32_t target = list_target(rules, head, 0, 5000, by_head);
         assert_true(target >= 1 && (candidates == 1 || target <= candidates));
         assert_true(longest_list(target) + 50 < list_room(rules, {candidates, 50}, 1u << 20));

@@ -24,7 +24,7 @@ class HistoryTables {
         sums(size_t{n_kv_heads} * 2 * head_dim, 0.0),
         n_summed(n_kv_heads, 0),
         n_known(n_kv_heads, 0),
-        fill(n_kv_heads, least_fill()),
+        fill(n_kv_heads, min_fill()),
         capacity_(capacity),
         list_capacity_(list_capacity) {}
 

@@ -64,8 +64,8 @@ class Matrix {
 
 // Rows of a test's matrix: fewer on Vulkan, whose driver may compute on the processor.
 inline uint32_t rows_on(const Backend& backend, uint32_t n_rows, uint32_t n_cols) {
-  constexpr uint32_t kMostWeights = 64 * 1024;
-  return backend.device == WEIR_DEVICE_VULKAN ? std::clamp(kMostWeights / n_cols, 1u, n_rows) : n_rows;
+  constexpr uint32_t kMaxWeights = 64 * 1024;
+  return backend.device == WEIR_DEVICE_VULKAN ? std::clamp(kMaxWeights / n_cols, 1u, n_rows) : n_rows;
 }
 
 inline OpShapes matmul_shapes(uint32_t n_cols, uint32_t n_tok, uint32_t n_threads) {

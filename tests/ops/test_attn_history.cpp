@@ -202,7 +202,7 @@ void equals_the_reference_after_rescaling(void**) {
       c.step(cpu_backend(), t);
       least = std::min(least, t.heads[0].scale);
     }
-    assert_true(least < 2.0 * kLeastHistoryScale && t.heads[0].scale > least);
+    assert_true(least < 2.0 * kMinHistoryScale && t.heads[0].scale > least);
     check_against_reference(s, 31, "rescaled");
   }
 }

@@ -102,19 +102,19 @@ void does_not_depend_on_threads(const Backend& backend) {
 // Up to eight tokens at once give the bits of single tokens. Two weight types, or a width that the GPU's GEMV does not
 // support, give nothing to compare with.
 void few_tokens_match_single_ones(const Backend& backend) {
-  constexpr uint32_t kMost = 8;
+  constexpr uint32_t kMax = 8;
   for (const Spec& s : kSpecs) {
     if (s.gate != s.up || s.n_cols % 32 != 0 || !is_tested(s)) continue;
     const uint32_t n_rows = rows_on(backend, s.n_rows, s.n_cols);
     const Matrix gate(s.gate, n_rows, s.n_cols, 1), up(s.up, n_rows, s.n_cols, 2);
-    const std::vector<float> x = Random(4).normals(size_t{kMost} * s.n_cols, 2.0f);
+    const std::vector<float> x = Random(4).normals(size_t{kMax} * s.n_cols, 2.0f);
     std::vector<float> singles;
-    for (size_t t = 0; t < kMost; ++t) {
+    for (size_t t = 0; t < kMax; ++t) {
       const std::vector<float> token(x.begin() + t * s.n_cols, x.begin() + (t + 1) * s.n_cols),
           y = run(backend, gate.w(), up.w(), token, 1, 2);
       singles.insert(singles.end(), y.begin(), y.end());
     }
-    for (uint32_t n_tok = 2; n_tok <= kMost; ++n_tok) {
+    for (uint32_t n_tok = 2; n_tok <= kMax; ++n_tok) {
       if (!has_variants(s, n_tok)) continue;
       const std::vector<float> some(x.begin(), x.begin() + size_t{n_tok} * s.n_cols),
           y = run(backend, gate.w(), up.w(), some, n_tok, 2);

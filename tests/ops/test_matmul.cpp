@@ -130,20 +130,20 @@ void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row
 // an SM's shared memory.
 void few_tokens_match_single_ones(const Backend& backend, const TypeRow& row) {
   constexpr struct { uint32_t n_rows, n_cols; } kShapes[] = {{37, 256}, {2341, 1280}, {37, 14336}};
-  constexpr uint32_t kMost = 8;
+  constexpr uint32_t kMax = 8;
   for (const auto& shape : kShapes) {
     const uint32_t n_cols = shape.n_cols, n_rows = rows_on(backend, shape.n_rows, n_cols);
     const Matrix m(row.type, n_rows, n_cols, 18);
-    const std::vector<float> bias = Random(19).normals(n_rows), x = Random(20).normals(size_t{kMost} * n_cols),
-                             before = Random(21).normals(size_t{kMost} * n_rows);
+    const std::vector<float> bias = Random(19).normals(n_rows), x = Random(20).normals(size_t{kMax} * n_cols),
+                             before = Random(21).normals(size_t{kMax} * n_rows);
     std::vector<float> singles;
-    for (size_t t = 0; t < kMost; ++t) {
+    for (size_t t = 0; t < kMax; ++t) {
       const std::vector<float> token(x.begin() + t * n_cols, x.begin() + (t + 1) * n_cols),
           old(before.begin() + t * n_rows, before.begin() + (t + 1) * n_rows),
           y = multiply(backend, m.w(), token, 1, 2, bias.data(), &old);
       singles.insert(singles.end(), y.begin(), y.end());
     }
-    for (uint32_t n_tok = 2; n_tok <= kMost; ++n_tok) {
+    for (uint32_t n_tok = 2; n_tok <= kMax; ++n_tok) {
       if (!is_variant_of(row.type, n_tok)) continue;
       const std::vector<float> some(x.begin(), x.begin() + size_t{n_tok} * n_cols),
           old(before.begin(), before.begin() + size_t{n_tok} * n_rows),

@@ -36,7 +36,7 @@ void arkvale__defaults(void**) {
     assert_int_equal(rules.front_rows, sinks);
     assert_int_equal(m.policy->n_front_rows(), sinks);
     assert_true(rules.agg == AggMode::kMaxZ);
-    assert_int_equal(m.policy->least_unpinned(), row.recall_from - sinks + row.protect + 1);
+    assert_int_equal(m.policy->min_unpinned(), row.recall_from - sinks + row.protect + 1);
   }
 }
 
@@ -102,7 +102,7 @@ void arkvale__pools_that_hold_all(void**) {
     assert_int_equal(needs.pages_per_stream, 32);
     const StepRules rules = all.policy->step_rules();
     assert_true(!rules.recalls && !rules.selects && rules.victim == VictimRule::kNever);
-    assert_int_equal(all.policy->least_unpinned(), 2);
+    assert_int_equal(all.policy->min_unpinned(), 2);
     Made top("arkvale", budget, 512, {{"attend", "top"}});
     assert_true(top.policy->needs().recall_slots == 0 && top.policy->needs().page_lists);
     assert_true(top.policy->step_rules().selects && !top.policy->step_rules().recalls);
@@ -231,7 +231,7 @@ struct Model {
       resident.insert(page);
       ++n_back;
     }
-    most_back = std::max(most_back, n_back);
+    max_back = std::max(max_back, n_back);
     n_recalled += n_back;
     std::set<uint32_t> attended;
     for (uint32_t page : r.top ? wanted : std::vector<uint32_t>(resident.begin(), resident.end())) {
@@ -245,7 +245,7 @@ struct Model {
   std::vector<uint32_t> stamp;
   std::vector<float> score;
   uint64_t n_recalled = 0;
-  uint32_t most_back = 0;
+  uint32_t max_back = 0;
 };
 
 PolicySpec spec_of(const Rules& r, const char* (&texts)[5]) {
@@ -312,7 +312,7 @@ void follow(const Rules& r, bool pins) {
   uint64_t n_recalled = 0;
   for (const Model& m : models) {
     n_recalled += m.n_recalled;
-    assert_true(m.most_back >= (r.recall_pages == 1 ? 1 : 2));
+    assert_true(m.max_back >= (r.recall_pages == 1 ? 1 : 2));
   }
   assert_int_equal(sim.cold.pages_recalled(), n_recalled);
   assert_true(n_recalled > 300);

@@ -12,10 +12,10 @@ using namespace weir::test;
 
 class Told : public Policy {
  public:
-  uint32_t row = kNone;      // the row that leaves, as often as `leaves` says
-  uint32_t leaves = 0;       // pages of each stream that leave in one call
-  uint32_t front = 0;        // rows at the front that never leave
-  uint32_t most_tokens = 0;  // of a chunk; 0: chunk_that_fits
+  uint32_t row = kNone;     // the row that leaves, as often as `leaves` says
+  uint32_t leaves = 0;      // pages of each stream that leave in one call
+  uint32_t front = 0;       // rows at the front that never leave
+  uint32_t max_tokens = 0;  // of a chunk; 0: chunk_that_fits
   StepRules rules;
   mutable std::vector<RoomArgs> asked;
 
@@ -26,7 +26,7 @@ class Told : public Policy {
   Policy* copy_to(PolicyStorage&) const override { return nullptr; }  // nobody forks its session
   Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
-    return most_tokens != 0 ? std::min(most_tokens, n_left) : chunk_that_fits(kv, n_left, batch_tokens);
+    return max_tokens != 0 ? std::min(max_tokens, n_left) : chunk_that_fits(kv, n_left, batch_tokens);
   }
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
     const bool first = asked.empty() || asked.back().stream != room.stream;
@@ -114,11 +114,11 @@ void room__a_chunk_fits_what_can_be_had(void**) {
     Cache cache(shape(6));
     Told policy(4096, 6);
     policy.front = c.front;
-    policy.most_tokens = 1000;
+    policy.max_tokens = 1000;
     if (c.n_tokens != 0) cache.append(c.n_tokens);
     if (c.pinned_end != 0) assert_true(cache.kv.set_flags(0, c.pinned_end, kPageKept, 0) != 0);
     assert_int_equal(next_chunk(policy, cache.kv, 500, 256), c.chunk);
-    policy.most_tokens = 7;
+    policy.max_tokens = 7;
     assert_int_equal(next_chunk(policy, cache.kv, 500, 256), std::min(c.chunk, 7u));
   }
 }

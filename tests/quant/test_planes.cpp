@@ -40,9 +40,9 @@ void for_each_type(Check check) {
 void planes__hold_the_file(void**) {
   for_each_type([](WeightType type) {
     const char* name = weight_type_info(type).name;
-    uint32_t plane[kMostPlanes] = {}, sum = 0;
+    uint32_t plane[kMaxPlanes] = {}, sum = 0;
     const uint32_t n = planes_of(type, plane);
-    assert_true(n >= 1 && n <= kMostPlanes);
+    assert_true(n >= 1 && n <= kMaxPlanes);
     for (uint32_t i = 0; i < n; ++i) sum += plane[i];
     if (sum != weight_row_bytes(type, 256)) fail_msg("%s: planes of %u bytes for 256 weights", name, sum);
 

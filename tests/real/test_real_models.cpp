@@ -123,7 +123,7 @@ double behind(const Golden& g, int reference, size_t position, size_t token) {
 // Sums over positions, for both references.
 struct Comparison {
   double kl[2] = {0, 0}, nll = 0;
-  double most_behind = 0;  // of Weir's most probable tokens, to either reference
+  double max_behind = 0;  // of Weir's most probable tokens, to either reference
   size_t n_same[2] = {0, 0}, n = 0, n_next = 0;
 
   void add(const Golden& g, size_t position, const Prediction& own) {
@@ -132,7 +132,7 @@ struct Comparison {
       kl[r] += divergence(g, r, position, own);
       const double distance = behind(g, r, position, own.best);
       n_same[r] += distance == 0 ? 1 : 0;
-      most_behind = std::max(most_behind, distance);
+      max_behind = std::max(max_behind, distance);
     }
     if (position + 1 == g.n_positions) return;
     nll -= own.log_p[static_cast<size_t>(g.tokens[position + 1])];
@@ -149,8 +149,8 @@ struct Comparison {
       assert_true(mean < model.max_kl[r]);
       assert_true(top1 >= kMinTop1[r] || n < 200);  // a share of few positions says nothing; a tie is seen below
     }
-    print_message("%s, %s: at most %.3f nats behind\n", model.golden, what, most_behind);
-    assert_true(most_behind < kNearTie);
+    print_message("%s, %s: at most %.3f nats behind\n", model.golden, what, max_behind);
+    assert_true(max_behind < kNearTie);
   }
 };
 

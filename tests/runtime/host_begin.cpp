@@ -46,7 +46,7 @@ struct Room {
 
 // Of the rows before `end` that may leave, the one with the least key, the lower one of equals.
 template <class May, class Key>
-uint32_t least_row(uint32_t end, const May& may, const Key& key) {
+uint32_t min_row(uint32_t end, const May& may, const Key& key) {
   uint32_t best = kNone;
   for (uint32_t row = 0; row < end; ++row) {
     if (may(row) && (best == kNone || key(row) < key(best))) best = row;
@@ -83,7 +83,7 @@ uint32_t stalest_victim(const StepRules& rules, const Stream& s, const Room& roo
     --left;
     return !s.is_filling(row);
   };
-  return least_row(s.n, is_candidate, [&](uint32_t row) { return std::tuple(s.stamp(row), s.score(row)); });
+  return min_row(s.n, is_candidate, [&](uint32_t row) { return std::tuple(s.stamp(row), s.score(row)); });
 }
 
 uint32_t lightest_victim(const StepRules& rules, const Stream& s, const Room& room) {
@@ -92,9 +92,9 @@ uint32_t lightest_victim(const StepRules& rules, const Stream& s, const Room& ro
     return rules.per_step ? s.score(row) / static_cast<float>(steps) : s.score(row);
   };
   const auto is_old = [&](uint32_t row) { return !s.stays(row) && s.end(row) + rules.recent_tokens <= room.pos; };
-  const uint32_t row = least_row(s.n - 1, is_old, weight);
+  const uint32_t row = min_row(s.n - 1, is_old, weight);
   return row != kNone ? row
-                      : least_row(
+                      : min_row(
                             s.n - 1, [&](uint32_t r) { return !s.stays(r); }, weight);
 }
 
@@ -114,7 +114,7 @@ uint32_t cold_victim(const StepRules& rules, const Stream& s) {
       const auto may = [&](uint32_t row) {
         return row >= rules.front_rows && s.is_there(row) && !s.stays(row) && is_prompt(row) == of_prompt;
       };
-      const uint32_t row = least_row(end, may, [&](uint32_t r) { return std::tuple(s.stamp(r), s.score(r)); });
+      const uint32_t row = min_row(end, may, [&](uint32_t r) { return std::tuple(s.stamp(r), s.score(r)); });
       if (row != kNone) return row;
     }
   }
@@ -137,12 +137,12 @@ uint32_t victim(const StepRules& rules, const Stream& s, const Room& room) {
       return room.crowded(s) ? lightest_victim(rules, s, room) : kNone;
     case VictimRule::kMarked:
       if (!room.crowded(s)) return kNone;
-      return least_row(s.n - 1, may,
-                       [&](uint32_t row) { return std::tuple(-int64_t{s.stamp(row) - s.pos(row) - 1}, s.score(row)); });
+      return min_row(s.n - 1, may,
+                     [&](uint32_t row) { return std::tuple(-int64_t{s.stamp(row) - s.pos(row) - 1}, s.score(row)); });
     case VictimRule::kRandom:
       if (!room.crowded(s)) return kNone;
-      return least_row(s.n - 1, may,
-                       [&](uint32_t row) { return random_order(rules.seed, s.index, room.pos, s.pos(row)); });
+      return min_row(s.n - 1, may,
+                     [&](uint32_t row) { return random_order(rules.seed, s.index, room.pos, s.pos(row)); });
   }
   return kNone;
 }

@@ -53,7 +53,7 @@ uint16_t noise(uint64_t seed, uint64_t i) {
 }  // namespace
 
 Status gemv(OpContext& cx, const GemvArgs& a) {
-  if (a.n_more >= kMostColumns) return fail(WEIR_ERR_INTERNAL, "gemv: %u columns", a.n_more + 1);
+  if (a.n_more >= kMaxColumns) return fail(WEIR_ERR_INTERNAL, "gemv: %u columns", a.n_more + 1);
   WEIR_TRY(product(cx, a, {a.x, {a.part[0].y, a.part[1].y, a.part[2].y}}));
   for (uint32_t i = 0; i < a.n_more; ++i) WEIR_TRY(product(cx, a, a.more[i]));
   return {};

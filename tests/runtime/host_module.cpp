@@ -18,7 +18,7 @@ namespace {
 
 using host_module::count_call;
 
-constexpr uint64_t kMostStaging = 8 << 20;  // at once
+constexpr uint64_t kMaxStaging = 8 << 20;  // at once
 
 Status computes_nothing() { return fail(WEIR_ERR_UNSUPPORTED, "this module computes nothing"); }
 
@@ -35,8 +35,8 @@ Status open(uint32_t which) {
 Status info(DeviceInfo& info) {
   const ListedDevice& d = g_devices[g_open];
   info = {};
-  info.total_bytes = info.free_bytes = info.most_bytes = d.total_bytes;
-  info.most_staging_bytes = UINT64_MAX;
+  info.total_bytes = info.free_bytes = info.max_bytes = d.total_bytes;
+  info.max_staging_bytes = UINT64_MAX;
   info.index = g_open;
   info.kind = d.kind;
   std::strcpy(info.arch, "any");
@@ -90,7 +90,7 @@ Status release(void* device) {
   return {};
 }
 Status allocate_staging(std::pmr::memory_resource& memory, uint64_t bytes, void** out) {
-  if (bytes > kMostStaging) return fail(WEIR_ERR_OUT_OF_MEMORY, "more than %zu bytes", size_t{kMostStaging});
+  if (bytes > kMaxStaging) return fail(WEIR_ERR_OUT_OF_MEMORY, "more than %zu bytes", size_t{kMaxStaging});
   WEIR_TRY(count_call("allocating staging memory"));
   *out = memory.allocate(bytes, kStagingAlignment);
   const std::lock_guard lock(g_mutex);

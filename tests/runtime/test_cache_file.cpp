@@ -166,11 +166,11 @@ void cache_file__that_is_not_whole_is_not_read(void**) {
   assert_int_equal(get(f.path(), got), WEIR_OK);
   assert_true(got == content(20));
   // Larger than any: nothing is taken for it.
-  assert_int_equal(truncate(f.file().c_str(), static_cast<off_t>(kMostCacheBytes + kHeader + 1)), 0);
+  assert_int_equal(truncate(f.file().c_str(), static_cast<off_t>(kMaxCacheBytes + kHeader + 1)), 0);
   expect_refused(f, WEIR_ERR_FORMAT, "no such file");
   Bytes nothing;
   assert_int_equal(put(f.path(), nothing), WEIR_ERR_IO);
-  assert_int_equal(write_cache_file(f.path().c_str(), kName, key(), &got, kMostCacheBytes + 1).code(), WEIR_ERR_IO);
+  assert_int_equal(write_cache_file(f.path().c_str(), kName, key(), &got, kMaxCacheBytes + 1).code(), WEIR_ERR_IO);
 }
 
 void cache_file__that_others_may_write_is_not_read(void**) {

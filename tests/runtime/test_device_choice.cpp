@@ -113,7 +113,7 @@ int32_t taken(const Models& m, uint32_t flags = 0) {
 }
 
 std::vector<uint32_t> order(const std::vector<ListedDevice>& devices, uint32_t wanted = DeviceHost::kWanted) {
-  uint32_t out[kMostListed];
+  uint32_t out[kMaxListed];
   const uint32_t n = auto_order(devices.data(), static_cast<uint32_t>(devices.size()), wanted, kGiB, out);
   return {out, out + n};
 }

@@ -137,7 +137,7 @@ void device_memory__each_refusal_leaves_nothing(void**) {
   assert_int_equal(hooks.live.size(), 0);
 }
 
-// The module cannot map as much (kMostStaging).
+// The module cannot map as much (kMaxStaging).
 void device_memory__the_module_refuses(void**) {
   Hooks hooks;
   {

@@ -177,14 +177,14 @@ size_t (*fail_at)(uint32_t) = nullptr;
 // A prompt that is cancelled after its first chunk makes digests of the last pages again, without a way to say that
 // this failed: whichever call of the device fails there, the next one of the session says that the device is lost.
 void device_steps__a_loss_is_remembered(void**) {
-  constexpr uint32_t kMostCalls = 40;
+  constexpr uint32_t kMaxCalls = 40;
   void* module = dlopen((std::string(module_folder()) + "/libweir_cuda.so").c_str(), RTLD_NOW);
   assert_non_null(module);
   fail_at = reinterpret_cast<size_t (*)(uint32_t)>(dlsym(module, "weir_host_module_fail_at"));
   assert_non_null(fail_at);
   const Models m(path_of("llama_f32").c_str());
   uint32_t n_lost = 0;
-  for (static uint32_t n = 1; n <= kMostCalls; ++n) {
+  for (static uint32_t n = 1; n <= kMaxCalls; ++n) {
     const Session device = open_session(m, kRows[3], WEIR_DEVICE_CUDA);
     read_prompt(device, 0);
     const std::vector<weir_token> more(100, token(1));
@@ -200,7 +200,7 @@ void device_steps__a_loss_is_remembered(void**) {
     if (status == WEIR_OK) continue;
     assert_int_equal(n, ++n_lost);  // no call before this one failed unnoticed
   }
-  assert_in_range(n_lost, 5, kMostCalls - 1);  // two copies, two waits, a kernel for each layer
+  assert_in_range(n_lost, 5, kMaxCalls - 1);  // two copies, two waits, a kernel for each layer
   dlclose(module);
 }
 

@@ -241,7 +241,7 @@ std::vector<uint32_t> odd_mask(std::mt19937& random, uint32_t vocab) {
 
 // What a device tells about these logits, and what is drawn from it; -1: all logits are needed.
 struct FromDevice {
-  std::vector<int32_t> ids, asked = std::vector<int32_t>(Sampler::kMostCandidates);
+  std::vector<int32_t> ids, asked = std::vector<int32_t>(Sampler::kMaxCandidates);
   std::vector<float> best, asked_logits;
   uint32_t n_allowed = 0, n_needed = 0;
 
@@ -331,7 +331,7 @@ void sampler__how_many_candidates_are_needed(void**) {
   weir_sampling_options o = options(1);
   o.top_k = 10;
   Fixture f(100, o);
-  int32_t asked[Sampler::kMostCandidates];
+  int32_t asked[Sampler::kMaxCandidates];
   assert_int_equal(f.sampler.candidates_needed(100), 10);
   for (int i = 0; i < 7; ++i) f.sampler.accept(i);
   assert_int_equal(f.sampler.candidates_needed(100), 10);
@@ -386,11 +386,11 @@ void sampler__too_many_changes(void**) {
   weir_sampling_options o = options(1);
   o.top_k = 10;
   o.repeat_penalty = 0.5f;
-  o.repeat_last_n = Sampler::kMostCandidates + 1;
+  o.repeat_last_n = Sampler::kMaxCandidates + 1;
   Fixture f(5000, o);
-  for (uint32_t i = 0; i < Sampler::kMostCandidates - 10; ++i) f.sampler.accept(static_cast<weir_token>(i % 9));
-  assert_int_equal(f.sampler.candidates_needed(5000), Sampler::kMostCandidates);
-  int32_t asked[Sampler::kMostCandidates];
+  for (uint32_t i = 0; i < Sampler::kMaxCandidates - 10; ++i) f.sampler.accept(static_cast<weir_token>(i % 9));
+  assert_int_equal(f.sampler.candidates_needed(5000), Sampler::kMaxCandidates);
+  int32_t asked[Sampler::kMaxCandidates];
   assert_int_equal(f.sampler.asked_tokens(asked), 9);
   f.sampler.accept(9);
   assert_int_equal(f.sampler.candidates_needed(5000), 0);

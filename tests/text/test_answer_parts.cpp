@@ -277,19 +277,19 @@ void answer_parts__waits_for_what_may_be_shown(void**) {
   parts.push(1, "abcd", "");
   for (int i = 0; i < 100; ++i) parts.push(2, "", std::string(900, 'h'));
   parts.push(1000, "", "<think>");
-  parts.push(3, std::string(Detokenizer::kMostBytes, 'x'), "");
+  parts.push(3, std::string(Detokenizer::kMaxBytes, 'x'), "");
   assert_false(parts.take(piece));
   parts.allow(2);
   assert_true(parts.take(piece));
   assert_true(piece.is_shown && piece.text == "ab" && piece.segment == WEIR_SEGMENT_ANSWER);
   assert_false(parts.take(piece));
-  parts.allow(2 + Detokenizer::kMostBytes);
+  parts.allow(2 + Detokenizer::kMaxBytes);
   size_t n_shown = 0;
   while (parts.take(piece)) {
     n_shown += piece.is_shown ? piece.text.size() : 0;
     if (piece.is_shown && piece.text.front() == 'x') assert_int_equal(piece.segment, WEIR_SEGMENT_THOUGHT);
   }
-  assert_int_equal(n_shown, 2 + Detokenizer::kMostBytes);
+  assert_int_equal(n_shown, 2 + Detokenizer::kMaxBytes);
 }
 
 // Which tokens may follow a call that is over.

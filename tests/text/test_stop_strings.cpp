@@ -25,7 +25,7 @@ struct Result {
 };
 
 // What pieces of text show before a stop string, or in all.
-Result show(const Strings& stops, const Strings& pieces, size_t* most_held = nullptr) {
+Result show(const Strings& stops, const Strings& pieces, size_t* max_held = nullptr) {
   StopStrings strings;
   strings.begin(views(stops));
   Result r;
@@ -36,7 +36,7 @@ Result show(const Strings& stops, const Strings& pieces, size_t* most_held = nul
     r.shown += p.text;
     r.found = p.found;
     if (p.found >= 0) return r;
-    if (most_held != nullptr) *most_held = std::max<size_t>(*most_held, strings.n_held());
+    if (max_held != nullptr) *max_held = std::max<size_t>(*max_held, strings.n_held());
   }
   r.shown += strings.finish("");
   return r;
@@ -95,7 +95,7 @@ void stops__the_first_that_is_complete(void**) {
 void stops__follow_the_rule(void**) {
   std::mt19937 random(5);
   const char* const letters[] = {"a", "b", "\n", "\xC3\xA9"};
-  size_t n_found = 0, most_held = 0;
+  size_t n_found = 0, max_held = 0;
   for (int trial = 0; trial < 4000; ++trial) {
     const auto word = [&](size_t most) {
       std::string out;
@@ -107,36 +107,36 @@ void stops__follow_the_rule(void**) {
     std::string text = word(60);
     if (trial % 7 == 0) {
       stops.clear();
-      for (size_t n = StopStrings::kMost; n > 0; --n) stops.push_back(std::string(2 * n, 'a') + "b");
+      for (size_t n = StopStrings::kMax; n > 0; --n) stops.push_back(std::string(2 * n, 'a') + "b");
       text = word(30) + std::string(random() % 40, 'a') + word(30);
     }
     if (trial % 7 == 1) {  // beginnings of one word: the shortest is complete first
       std::string one = letters[random() % 2];
-      while (one.size() < StopStrings::kMost + 3) one += letters[random() % 2];
+      while (one.size() < StopStrings::kMax + 3) one += letters[random() % 2];
       stops.clear();
-      for (size_t n = StopStrings::kMost; n > 0; --n) stops.push_back(one.substr(0, n + 3));
+      for (size_t n = StopStrings::kMax; n > 0; --n) stops.push_back(one.substr(0, n + 3));
       std::shuffle(stops.begin(), stops.end(), random);
       text = word(30) + one + word(30);
     }
-    const Result want = rule(stops, text), got = show(stops, cut(text, random), &most_held);
+    const Result want = rule(stops, text), got = show(stops, cut(text, random), &max_held);
     if (!(got == want))
       fail_msg("trial %d: \"%s\" and %d, not \"%s\" and %d", trial, got.shown.c_str(), got.found, want.shown.c_str(),
                want.found);
     n_found += want.found >= 0;
   }
   assert_true(n_found > 1000 && n_found < 3900);
-  assert_true(most_held > 8);
+  assert_true(max_held > 8);
 }
 
 void stops__of_the_greatest_sizes(void**) {
-  const Strings stops = {std::string(StopStrings::kMostBytes, 'x')};
-  const std::string almost(StopStrings::kMostBytes - 1, 'x');
+  const Strings stops = {std::string(StopStrings::kMaxBytes, 'x')};
+  const std::string almost(StopStrings::kMaxBytes - 1, 'x');
   assert_true(show(stops, {almost, "y"}) == (Result{almost + "y", -1}));
   assert_true(show(stops, {almost, "x"}) == (Result{"", 0}));
-  const std::string piece(Detokenizer::kMostBytes, 'x');
+  const std::string piece(Detokenizer::kMaxBytes, 'x');
   assert_true(show({"y"}, {piece, piece}) == (Result{piece + piece, -1}));
-  assert_true(show({almost + "y"}, {almost, std::string(Detokenizer::kMostBytes, 'z')}).shown.size() ==
-              almost.size() + Detokenizer::kMostBytes);
+  assert_true(show({almost + "y"}, {almost, std::string(Detokenizer::kMaxBytes, 'z')}).shown.size() ==
+              almost.size() + Detokenizer::kMaxBytes);
 }
 
 void stops__can_be_taken_back(void**) {

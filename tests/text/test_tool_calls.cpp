@@ -186,20 +186,20 @@ void tool_calls__limits(void**) {
   std::mt19937 random(9);
   std::string large = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"";
   const size_t n_around = large.size() + 4;
-  large += std::string(ToolCalls::kMostBytes - n_around + std::strlen("<tool_call>") + 1, 'x') + "\"}}";
+  large += std::string(ToolCalls::kMaxBytes - n_around + std::strlen("<tool_call>") + 1, 'x') + "\"}}";
   std::string larger = large;
   larger.insert(larger.size() - 4, "x");
   assert_false(read(format, cut(large + "</tool_call>", 9, random))->is_malformed());
   assert_true(read(format, cut(larger + "</tool_call>", 9, random))->is_malformed());
   std::string many;
-  for (uint32_t i = 0; i < ToolCalls::kMostCalls; ++i)
+  for (uint32_t i = 0; i < ToolCalls::kMaxCalls; ++i)
     many += "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
   assert_false(read(format, cut(many, 9, random))->is_malformed());
   many += "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
   const auto message = read(format, cut(many, 9, random));
   assert_true(message->is_malformed());
   jinja::Heap heap(std::pmr::get_default_resource());
-  assert_int_equal(parsed(heap, message->calls()).sequence().items.size(), ToolCalls::kMostCalls);
+  assert_int_equal(parsed(heap, message->calls()).sequence().items.size(), ToolCalls::kMaxCalls);
 }
 
 }  // namespace

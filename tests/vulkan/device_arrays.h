@@ -16,7 +16,7 @@ inline vulkan::Context& open_context() {
   using namespace vulkan;
   Context& c = context();
   if (c.is_open) return c;
-  DeviceTraits devices[kMostDevices];
+  DeviceTraits devices[kMaxDevices];
   uint32_t n = 0, which = 0;
   assert_true(open_instance(kLoader, c.device).ok());
   assert_true(list_devices(c.device, devices, n).ok());

@@ -236,13 +236,13 @@ void attn_decode__head_sizes_and_groups(void**) {
 // While this lives, pages are split among as many workgroups as on a GPU.
 class ManySplits {
  public:
-  ManySplits() { test::open_context().device.most_groups = UINT32_MAX; }
-  ~ManySplits() { context().device.most_groups = before_; }
+  ManySplits() { test::open_context().device.max_groups = UINT32_MAX; }
+  ~ManySplits() { context().device.max_groups = before_; }
   ManySplits(const ManySplits&) = delete;
   ManySplits& operator=(const ManySplits&) = delete;
 
  private:
-  const uint32_t before_ = test::open_context().device.most_groups;
+  const uint32_t before_ = test::open_context().device.max_groups;
 };
 
 void attn_decode__restrictions(void**) {

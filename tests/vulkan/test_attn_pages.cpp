@@ -98,7 +98,7 @@ void attn_paged__parts_are_the_whole(void**) {
 // As many dispatches as slow devices need; 1: a tile of rows each.
 void attn_paged__dispatches(void**) {
   Context& context = test::open_context();
-  const uint64_t most_flops = context.device.most_flops;
+  const uint64_t max_flops = context.device.max_flops;
   context.recorder.set_always_barrier(true);  // which counts commands
   for (const bool in_parts : {false, true}) {
     for (uint64_t most : {uint64_t{1}, uint64_t{4} * 128 * 1000 * 64}) {
@@ -108,7 +108,7 @@ void attn_paged__dispatches(void**) {
       uint64_t n_commands[2] = {};
       for (AttnCase* c : {&whole, &got}) {
         DeviceArrays m;
-        context.device.most_flops = c == &got ? most : UINT64_MAX;
+        context.device.max_flops = c == &got ? most : UINT64_MAX;
         const uint64_t before = context.recorder.n_barriers();
         if (in_parts) {
           attend_parts(*c);
@@ -125,7 +125,7 @@ void attn_paged__dispatches(void**) {
     }
   }
   context.recorder.set_always_barrier(false);
-  context.device.most_flops = most_flops;
+  context.device.max_flops = max_flops;
 }
 
 // The step of a prompt has the bits of the op.

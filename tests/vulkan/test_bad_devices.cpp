@@ -153,7 +153,7 @@ void hooks(Shim& shim, uint32_t) {
 // Too small for a session of a long context, and large enough for everything else.
 void limits(Shim& shim, uint32_t n) {
   constexpr uint64_t kLimit = 20u << 20;
-  (n == 0 ? shim.devices[0].most_allocation : shim.devices[0].most_buffer) = kLimit;
+  (n == 0 ? shim.devices[0].max_allocation : shim.devices[0].max_buffer) = kLimit;
   shim.devices[0].name = "Card";
   const Opened o;
   weir_session* session = nullptr;
@@ -168,10 +168,10 @@ void limits(Shim& shim, uint32_t n) {
 
 // Too small for the memory through which copies go: the device cannot be opened at all.
 void limits_of_staging(Shim& shim, uint32_t) {
-  shim.devices[0].most_allocation = 1u << 20;
+  shim.devices[0].max_allocation = 1u << 20;
   expect_refused(nullptr, WEIR_ERR_UNSUPPORTED, "16777216 bytes in one allocation", "at most 1048576");
   expect_closed(shim);
-  shim.devices[0].most_allocation = 0;
+  shim.devices[0].max_allocation = 0;
   expect_works(nullptr);
 }
 

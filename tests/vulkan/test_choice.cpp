@@ -21,7 +21,7 @@ DeviceTraits device(const char* name, DeviceKind kind, uint64_t memory_bytes) {
   t.kind = kind;
   t.memory_bytes = memory_bytes;
   t.version = VK_API_VERSION_1_3;
-  t.least_lanes = 8;
+  t.min_lanes = 8;
   t.shuffle = t.arithmetic = t.in_compute = t.addresses = t.full_subgroups = t.compute_queue = true;
   t.invocations = 256;
   t.shared_bytes = 32768;
@@ -80,7 +80,7 @@ void choice__says_what_a_device_lacks(void**) {
     if (std::strstr(last_error_text(), text) == nullptr) fail_msg("no \"%s\" in: %s", text, last_error_text());
   };
   lacks("has Vulkan 1.2, 1.3 is needed", [](DeviceTraits& t) { t.version = VK_API_VERSION_1_2; });
-  lacks("subgroups of 7 lanes, at least 8", [](DeviceTraits& t) { t.least_lanes = 7; });
+  lacks("subgroups of 7 lanes, at least 8", [](DeviceTraits& t) { t.min_lanes = 7; });
   lacks("no subgroup shuffles", [](DeviceTraits& t) { t.shuffle = false; });
   lacks("no subgroup arithmetic", [](DeviceTraits& t) { t.arithmetic = false; });
   lacks("in compute shaders", [](DeviceTraits& t) { t.in_compute = false; });

@@ -285,19 +285,19 @@ void test_dispatches(void**) {
   Context& context = test::open_context();
   Device& device = context.device;
   const Matrices matrices = device.matrices;
-  const uint64_t most_flops = device.most_flops;
+  const uint64_t max_flops = device.max_flops;
   device.matrices = {};
   context.recorder.set_always_barrier(true);  // which counts commands
   for (const Case& c : {Case{{kQ8_0}, {70}, 96, 150, true, true, true}, Case{{kQ4_K, kQ8_0}, {37, 5}, 256, 130},
                         Case{{kQ8_0, kQ8_0}, {37, 37}, 64, 200, true, false, false, true}}) {
     const Data d(c);
-    device.most_flops = UINT64_MAX;
+    device.max_flops = UINT64_MAX;
     const uint64_t start = context.recorder.n_barriers();
     const std::vector<std::vector<float>> whole = run(d);
     const uint64_t n_whole = context.recorder.n_barriers() - start;
     uint64_t n_before = UINT64_MAX;
     for (uint64_t most : {uint64_t{1}, uint64_t{2} * c.n_rows[0] * c.n_cols * 130}) {
-      device.most_flops = most;
+      device.max_flops = most;
       const uint64_t before = context.recorder.n_barriers();
       const std::vector<std::vector<float>> y = run(d);
       const uint64_t n = context.recorder.n_barriers() - before;
@@ -308,7 +308,7 @@ void test_dispatches(void**) {
     }
   }
   context.recorder.set_always_barrier(false);
-  device.most_flops = most_flops;
+  device.max_flops = max_flops;
   device.matrices = matrices;
 }
 

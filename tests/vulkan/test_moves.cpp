@@ -39,12 +39,12 @@ constexpr uint32_t page_bytes_of(uint32_t head_dim) { return 2 * kPageTokens * h
 
 // Tables of streams with and without windows, in which pages have slots or not.
 struct Streams {
-  Streams(uint32_t n_layers, uint32_t n_kv_heads, uint32_t most_rows, bool has_cold)
+  Streams(uint32_t n_layers, uint32_t n_kv_heads, uint32_t max_rows, bool has_cold)
       : n_layers(n_layers), n_kv_heads(n_kv_heads) {
     const uint32_t n = n_layers * n_kv_heads;
     begin.push_back(0);
     for (uint32_t s = 0; s < n; ++s) {
-      const uint32_t capacity = 1 + below(most_rows), used = one_in(5) ? 0 : below(capacity + 1);
+      const uint32_t capacity = 1 + below(max_rows), used = one_in(5) ? 0 : below(capacity + 1);
       capacities = std::max(capacities, capacity);
       window.push_back(one_in(2) ? 0 : 16 * capacity);
       n_pages.push_back(used);
@@ -132,10 +132,10 @@ void moves__units(void**) {
     Words pool = noise(size_t{50} * page_words), raw = noise(size_t{30} * page_words),
           staged = noise(size_t{20} * page_words);
     Words window = noise(size_t{kUnit} * page_words), tables = noise(3 * kUnit), n_pages = noise(kHeads), places;
-    constexpr uint32_t kMost[] = {50, 30, 20, 1000};
+    constexpr uint32_t kMax[] = {50, 30, 20, 1000};
     for (uint32_t i = 0; i < kUnit; ++i) {
       const uint32_t where = below(4);
-      places.push_back(UnitPage::at(static_cast<UnitPage::Where>(where), below(kMost[where])));
+      places.push_back(UnitPage::at(static_cast<UnitPage::Where>(where), below(kMax[where])));
     }
     Words pos = noise(kUnit), len = noise(kUnit);
     const auto args = [&](LoadUnitArgs a, uint32_t* table) {

@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kMillisecond = 1'000'000;
 
 // The number of layers of `n` that one submission has at most, if each takes `ns`.
-uint32_t most_together(uint64_t ns, uint32_t n, Pace& pace) {
+uint32_t max_together(uint64_t ns, uint32_t n, Pace& pace) {
   uint32_t most = 0, together = 0;
   pace.begin();
   for (uint32_t layer = 0; layer < n; ++layer) {
@@ -24,11 +24,11 @@ uint32_t most_together(uint64_t ns, uint32_t n, Pace& pace) {
 void submissions_take_some_50_ms(void**) {
   Pace fast, slow, unknown;
   assert_true(unknown.is_due());
-  assert_int_equal(most_together(2 * kMillisecond, 32, fast), 25);
-  assert_int_equal(most_together(2 * kMillisecond, 32, fast), 25);
-  assert_int_equal(most_together(kMillisecond / 10, 400, fast), 375);  // all that come after the first 25
-  assert_int_equal(most_together(100 * kMillisecond, 32, slow), 1);
-  assert_true(fast.most_rows() == UINT32_MAX && slow.most_rows() == UINT32_MAX);
+  assert_int_equal(max_together(2 * kMillisecond, 32, fast), 25);
+  assert_int_equal(max_together(2 * kMillisecond, 32, fast), 25);
+  assert_int_equal(max_together(kMillisecond / 10, 400, fast), 375);  // all that come after the first 25
+  assert_int_equal(max_together(100 * kMillisecond, 32, slow), 1);
+  assert_true(fast.max_rows() == UINT32_MAX && slow.max_rows() == UINT32_MAX);
 }
 
 // A chunk's layers do not count in the next one.
@@ -50,17 +50,17 @@ void slow_layers_halve_the_rows(void**) {
     pace.took(ns, n_rows);
   };
   layer(500 * kMillisecond, 512);
-  assert_true(pace.most_rows() == UINT32_MAX);
+  assert_true(pace.max_rows() == UINT32_MAX);
   layer(501 * kMillisecond, 512);
-  assert_int_equal(pace.most_rows(), 256);
+  assert_int_equal(pace.max_rows(), 256);
   layer(600 * kMillisecond, 200);
-  assert_int_equal(pace.most_rows(), 100);
+  assert_int_equal(pace.max_rows(), 100);
   layer(600 * kMillisecond, 512);  // was enqueued before
-  assert_int_equal(pace.most_rows(), 100);
-  for (int i = 0; i < 5; ++i) layer(2000 * kMillisecond, pace.most_rows());
-  assert_int_equal(pace.most_rows(), Pace::kLeastRows);
+  assert_int_equal(pace.max_rows(), 100);
+  for (int i = 0; i < 5; ++i) layer(2000 * kMillisecond, pace.max_rows());
+  assert_int_equal(pace.max_rows(), Pace::kMinRows);
   layer(kMillisecond, 64);
-  assert_int_equal(pace.most_rows(), Pace::kLeastRows);
+  assert_int_equal(pace.max_rows(), Pace::kMinRows);
 }
 
 }  // namespace

@@ -554,7 +554,7 @@ void recall__refuses(void**) {
   a.events.capacity = 63;
   assert_int_equal(page_recall(a).code(), WEIR_ERR_INTERNAL);
   a = test.args(0, false);
-  a.capacity = kMostRecallRows + 1;
+  a.capacity = kMaxRecallRows + 1;
   assert_int_equal(page_recall(a).code(), WEIR_ERR_INTERNAL);
 }
 

@@ -236,7 +236,7 @@ void recorder__parts_of_recorded_work(void**) {
   c.recorder.destroy(c.device, work);
   Recorded many;
   assert_true(c.recorder.begin_recording(c.device, 0, many).ok());
-  for (uint32_t i = 1; i < Recorded::kMostParts; ++i) assert_true(c.recorder.next_part(c.device).ok());
+  for (uint32_t i = 1; i < Recorded::kMaxParts; ++i) assert_true(c.recorder.next_part(c.device).ok());
   assert_int_equal(c.recorder.next_part(c.device).code(), WEIR_ERR_INTERNAL);
   (void)c.recorder.end_recording(c.device);
   c.recorder.destroy(c.device, many);
@@ -247,7 +247,7 @@ void memory__says_what_is_too_much(void**) {
   Context& c = open_context();
   void* out = &c;
   // With sparse binding one allocation may be larger than the driver's, but not than a buffer.
-  assert_int_equal(c.memory.allocate(c.device, c.device.most_allocated() + 1, &out).code(), WEIR_ERR_UNSUPPORTED);
+  assert_int_equal(c.memory.allocate(c.device, c.device.max_allocated() + 1, &out).code(), WEIR_ERR_UNSUPPORTED);
   assert_non_null(std::strstr(last_error_text(), "gives at most"));
   assert_null(out);
   // Another device than the one that is open.

@@ -164,7 +164,7 @@ void session_bits__together_as_alone(void**) {
 // 15th bit of every input of a matrix moves logits by up to 7e-3 of a position's largest.
 void session_bits__dot_products_on_and_off(void**) {
   NEED_GPU();
-  constexpr double kMostApart = 1e-2;
+  constexpr double kMaxApart = 1e-2;
   Context& c = context_of_module();
   const Model model("gemma2_q8_0.gguf");
   (void)model.converse(kPolicies[0]);  // opens the device
@@ -186,7 +186,7 @@ void session_bits__dot_products_on_and_off(void**) {
       const double difference = std::fabs(double{on[i]} - double{off[i]});
       if (!(difference <= apart)) apart = difference;
     }
-    if (!(apart <= kMostApart * largest))
+    if (!(apart <= kMaxApart * largest))
       fail_msg("token %zu: %g apart, the largest logit is %g", row / vocab, apart, largest);
     worst = std::max(worst, apart / largest);
   }

@@ -372,12 +372,12 @@ StepRules random_rules(VictimRule victim, uint32_t capacity) {
   return r;
 }
 
-Shape random_shape(uint32_t n_layers, uint32_t n_kv_heads, uint32_t most_rows) {
+Shape random_shape(uint32_t n_layers, uint32_t n_kv_heads, uint32_t max_rows) {
   Shape shape = {n_layers, n_kv_heads, {}, one_in(2), one_in(2), !one_in(4)};
-  const uint32_t rows = 4 + below(most_rows - 3);
+  const uint32_t rows = 4 + below(max_rows - 3);
   for (uint32_t s = 0; s < n_layers * n_kv_heads; ++s)
-    shape.capacity.push_back(one_in(4) ? 4 + below(most_rows - 3) : rows);
-  shape.n_rotations = 1 + below(kMostRotations);
+    shape.capacity.push_back(one_in(4) ? 4 + below(max_rows - 3) : rows);
+  shape.n_rotations = 1 + below(kMaxRotations);
   shape.rope_dim = 2 * (1 + below(20));
   shape.ring = one_in(2) ? 8 : 1u << 12;
   return shape;

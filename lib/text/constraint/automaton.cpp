@@ -10,7 +10,7 @@ namespace weir::constraint {
 
 namespace {
 
-constexpr uint32_t kMostNfaStates = 400000;
+constexpr uint32_t kMaxNfaStates = 400000;
 
 struct NfaState {
   enum Kind : uint8_t { kSplit, kRange, kEnd, kDead };
@@ -25,7 +25,7 @@ class Nfa {
   Nfa(const Exprs& exprs, std::pmr::memory_resource* memory) : exprs_(exprs), states_(memory) {}
 
   uint32_t add(const NfaState& state) {
-    if (states_.size() >= kMostNfaStates) {
+    if (states_.size() >= kMaxNfaStates) {
       is_full_ = true;
       return 0;
     }
@@ -106,7 +106,7 @@ class Subsets {
     seen_.resize(nfa.size(), 0);
   }
 
-  bool run(uint32_t start, uint32_t most_states, Dfa& out) {
+  bool run(uint32_t start, uint32_t max_states, Dfa& out) {
     bool is_border[257] = {};
     for (uint32_t i = 0; i < nfa_.size(); ++i) {
       if (nfa_[i].kind == NfaState::kRange) is_border[nfa_[i].first] = is_border[nfa_[i].last + 1] = true;
@@ -120,7 +120,7 @@ class Subsets {
     reach(start);
     find();
     for (uint32_t state = 0; state < sets_.size(); ++state) {
-      if (state >= most_states) return false;
+      if (state >= max_states) return false;
       expand(state, out);
     }
     return true;
@@ -284,16 +284,16 @@ void tidy(Dfa& dfa) {
   dfa.flags.swap(flags);
 }
 
-bool make_dfa(const Exprs& exprs, ExprId expr, uint32_t most_states, Dfa& out) {
+bool make_dfa(const Exprs& exprs, ExprId expr, uint32_t max_states, Dfa& out) {
   Nfa nfa(exprs, exprs.memory());
   const uint32_t start = nfa.build(expr, nfa.add({NfaState::kEnd, 0, 0, 0, 0}));
-  if (nfa.is_full() || !Subsets(nfa, exprs.memory()).run(start, std::min<uint32_t>(most_states, UINT16_MAX), out))
+  if (nfa.is_full() || !Subsets(nfa, exprs.memory()).run(start, std::min<uint32_t>(max_states, UINT16_MAX), out))
     return false;
   tidy(out);
   return true;
 }
 
-bool intersect(const Dfa& a, const Dfa& b, bool not_in_b, uint32_t most_states, Dfa& out) {
+bool intersect(const Dfa& a, const Dfa& b, bool not_in_b, uint32_t max_states, Dfa& out) {
   std::pmr::memory_resource* memory = out.next.memory();
   bool is_border[257] = {};
   for (uint32_t byte = 1; byte < 256; ++byte)
@@ -317,7 +317,7 @@ bool intersect(const Dfa& a, const Dfa& b, bool not_in_b, uint32_t most_states, 
   }
   find(Dfa::kStart, b.is_empty() ? 0 : Dfa::kStart);
   for (uint32_t state = 0; state < pairs.size(); ++state) {
-    if (state >= std::min<uint32_t>(most_states, UINT16_MAX)) return false;
+    if (state >= std::min<uint32_t>(max_states, UINT16_MAX)) return false;
     const uint32_t in_a = pairs[state][0], in_b = pairs[state][1];
     out.flags.push_back(a.accepts(in_a) && b.accepts(in_b) != not_in_b ? Dfa::kAccepts : 0);
     for (uint32_t c = 0; c < out.n_classes; ++c)

@@ -13,7 +13,7 @@
 namespace weir::constraint {
 
 inline constexpr uint32_t kNoLimit = UINT32_MAX;
-inline constexpr uint32_t kMostDfaStates = 20000;  // of one automaton
+inline constexpr uint32_t kMaxDfaStates = 20000;  // of one automaton
 
 struct CodeRange {
   uint32_t first, last;
@@ -100,10 +100,10 @@ struct Dfa {
   PodVector<uint8_t> flags;  // [n_states]
 };
 
-// Makes the automaton of an expression. False: it would have more than `most_states`.
-bool make_dfa(const Exprs& exprs, ExprId expr, uint32_t most_states, Dfa& out);
+// Makes the automaton of an expression. False: it would have more than `max_states`.
+bool make_dfa(const Exprs& exprs, ExprId expr, uint32_t max_states, Dfa& out);
 // Texts of `a` that are also in `b`, or that are not.
-bool intersect(const Dfa& a, const Dfa& b, bool not_in_b, uint32_t most_states, Dfa& out);
+bool intersect(const Dfa& a, const Dfa& b, bool not_in_b, uint32_t max_states, Dfa& out);
 // Renames bytes after the fact: where `byte` leads nowhere, it leads from the start where `first` did, from elsewhere
 // where `later` did.
 void rename_borders(Dfa& dfa, uint8_t first, uint8_t later, uint8_t byte);

@@ -11,11 +11,11 @@ namespace {
 
 using std::string_view;
 
-constexpr uint32_t kMostNesting = 200;  // of groups, and of rules that are looked into
-constexpr uint32_t kMostRepeats = 5000;
-constexpr uint32_t kMostFlat = 4000;  // pieces of one automaton
-constexpr uint32_t kMostFlatStates = 2000;
-constexpr uint32_t kMostTextBytes = 4u << 20;
+constexpr uint32_t kMaxNesting = 200;  // of groups, and of rules that are looked into
+constexpr uint32_t kMaxRepeats = 5000;
+constexpr uint32_t kMaxFlat = 4000;  // pieces of one automaton
+constexpr uint32_t kMaxFlatStates = 2000;
+constexpr uint32_t kMaxTextBytes = 4u << 20;
 
 struct Piece {
   enum Kind : uint8_t { kText, kClass, kRule, kAll, kAny, kRepeat };  // kAll: one after the other; kAny: one of them
@@ -112,7 +112,7 @@ class Gbnf {
     for (const char c : name) key.push_back(static_cast<uint8_t>(c));
     rule = names_.find_or_add(key.data(), key.size());
     if (rule < rules_.size()) return {};
-    if (rules_.size() == kMostNames) return wrong(WEIR_ERR_UNSUPPORTED, "too many rules");
+    if (rules_.size() == kMaxNames) return wrong(WEIR_ERR_UNSUPPORTED, "too many rules");
     NamedRule made;
     made.name = name;
     made.line = line_;
@@ -121,8 +121,8 @@ class Gbnf {
   }
 
   Status read() {
-    if (text_.size() > kMostTextBytes)
-      return fail(WEIR_ERR_UNSUPPORTED, "a grammar of %zu bytes; it may have %u", text_.size(), kMostTextBytes);
+    if (text_.size() > kMaxTextBytes)
+      return fail(WEIR_ERR_UNSUPPORTED, "a grammar of %zu bytes; it may have %u", text_.size(), kMaxTextBytes);
     for (skip_spaces(true); at_ < text_.size(); skip_spaces(true)) {
       const string_view name = read_name();
       if (name.empty()) return wrong(WEIR_ERR_INVALID_ARG, "the name of a rule was expected");
@@ -154,7 +154,7 @@ class Gbnf {
   }
 
   Status read_choice(uint32_t depth, uint32_t& out) {
-    if (depth > kMostNesting) return wrong(WEIR_ERR_UNSUPPORTED, "groups are nested too deeply");
+    if (depth > kMaxNesting) return wrong(WEIR_ERR_UNSUPPORTED, "groups are nested too deeply");
     PodVector<uint32_t> ways(memory_), parts(memory_);
     do {
       if (!ways.empty()) skip_spaces(true);
@@ -223,7 +223,7 @@ class Gbnf {
       }
       if (!skip("}")) return wrong(WEIR_ERR_INVALID_ARG, "a '}' is missing");
       if (max < min) return wrong(WEIR_ERR_INVALID_ARG, "a repetition with a maximum below its minimum");
-      if (min > kMostRepeats || (max != kNoLimit && max > kMostRepeats))
+      if (min > kMaxRepeats || (max != kNoLimit && max > kMaxRepeats))
         return wrong(WEIR_ERR_UNSUPPORTED, "a repetition of more than 5000 times");
     } else if (!skip("*")) {
       found = false;
@@ -317,7 +317,7 @@ class Gbnf {
   }
 
   // Building.
-  static uint32_t sum(uint64_t size) { return size > kMostFlat ? kNotFlat : static_cast<uint32_t>(size); }
+  static uint32_t sum(uint64_t size) { return size > kMaxFlat ? kNotFlat : static_cast<uint32_t>(size); }
 
   // Pieces of the automaton that this would be, or kNotFlat.
   uint32_t size_of(uint32_t id, uint32_t depth) {
@@ -338,7 +338,7 @@ class Gbnf {
     return sum(size);
   }
   uint32_t size_of_rule(uint32_t rule, uint32_t depth) {
-    if (rules_[rule].size == kOpen || rules_[rule].body == UINT32_MAX || depth > kMostNesting) return kNotFlat;
+    if (rules_[rule].size == kOpen || rules_[rule].body == UINT32_MAX || depth > kMaxNesting) return kNotFlat;
     if (rules_[rule].size != kUnknown) return rules_[rule].size;
     rules_[rule].size = kOpen;
     const uint32_t size = size_of(rules_[rule].body, depth + 1);
@@ -379,7 +379,7 @@ class Gbnf {
       Exprs x(memory_);
       Dfa dfa(memory_);
       pieces_[id].made = Piece::kTooLarge;
-      if (size_of(id, 0) == kNotFlat || !make_dfa(x, expression(x, id), kMostFlatStates, dfa)) return false;
+      if (size_of(id, 0) == kNotFlat || !make_dfa(x, expression(x, id), kMaxFlatStates, dfa)) return false;
       pieces_[id].made = Piece::kMade;
       if (!dfa.is_empty() && (dfa.flags[Dfa::kStart] & Dfa::kGoesOn) != 0) pieces_[id].terminal = b_.add_dfa(dfa);
       pieces_[id].is_nullable = !dfa.is_empty() && dfa.accepts(Dfa::kStart);
@@ -423,7 +423,7 @@ class Gbnf {
     if (pieces_[body].kind == Piece::kClass && piece.max != kNoLimit) {
       Exprs x(memory_);
       Dfa unit(memory_);
-      if (make_dfa(x, expression(x, body), kMostFlatStates, unit))
+      if (make_dfa(x, expression(x, body), kMaxFlatStates, unit))
         return b_.counted(from, unit, piece.min, piece.max, to);
     }
     for (uint32_t i = 0; i < piece.min && !b_.is_full(); ++i) {
@@ -462,7 +462,7 @@ class Gbnf {
                 why);
   }
 
-  static constexpr uint32_t kMostNames = 10000;
+  static constexpr uint32_t kMaxNames = 10000;
 
   string_view text_;
   GrammarBuilder& b_;

@@ -23,7 +23,7 @@ uint64_t Grammar::bytes() const {
 }
 
 uint32_t GrammarBuilder::add_node() {
-  if (n_nodes_ >= kMostNodes) {
+  if (n_nodes_ >= kMaxNodes) {
     is_full_ = true;
     return 0;
   }
@@ -31,7 +31,7 @@ uint32_t GrammarBuilder::add_node() {
 }
 
 uint32_t GrammarBuilder::add_rule(uint32_t where) {
-  if (g_.rules_.size() >= kMostRules) {
+  if (g_.rules_.size() >= kMaxRules) {
     is_full_ = true;
     return 0;
   }
@@ -41,7 +41,7 @@ uint32_t GrammarBuilder::add_rule(uint32_t where) {
 }
 
 void GrammarBuilder::add_edge(const Edge& edge) {
-  if (g_.edges_.size() >= 4 * kMostNodes) {
+  if (g_.edges_.size() >= 4 * kMaxNodes) {
     is_full_ = true;
   } else {
     g_.edges_.push_back(edge);
@@ -76,7 +76,7 @@ uint32_t GrammarBuilder::add_table(const Dfa& dfa, Terminal& t) {
     t.n_classes = same.n_classes;
     return found;
   }
-  if (uint64_t{g_.tables_.size()} * 2 + dfa.next.size() * 2 > kMostTableBytes) is_full_ = true;
+  if (uint64_t{g_.tables_.size()} * 2 + dfa.next.size() * 2 > kMaxTableBytes) is_full_ = true;
   t.bytes = g_.bytes_.size();
   g_.bytes_.append(reinterpret_cast<const char*>(dfa.classes), 256);
   t.flags = g_.bytes_.size();

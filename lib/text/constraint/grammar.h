@@ -13,8 +13,8 @@
 
 namespace weir::constraint {
 
-inline constexpr uint32_t kMostRules = 100000, kMostNodes = 200000;
-inline constexpr uint32_t kMostTableBytes = 64u << 20;  // of all automata
+inline constexpr uint32_t kMaxRules = 100000, kMaxNodes = 200000;
+inline constexpr uint32_t kMaxTableBytes = 64u << 20;  // of all automata
 
 struct Terminal {
   enum Kind : uint8_t { kLiteral, kDfa, kCounted };

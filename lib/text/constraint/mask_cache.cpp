@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kSlots = 4096;
 constexpr uint32_t kWideEntries = 128;  // that there is room for, beside the largest possible
 constexpr uint32_t kFree = UINT32_MAX;
-constexpr uint32_t kMostWarm = 8;
+constexpr uint32_t kMaxWarm = 8;
 constexpr int kManyKinds = 20;  // of 29
 
 void set(uint32_t* words, uint32_t token) { words[token / 32] |= 1u << (token % 32); }
@@ -178,7 +178,7 @@ bool MaskCache::is_wide(const Terminal& t, uint32_t state) const {
 void MaskCache::warm() {
   PodVector<uint32_t> words(data_.memory());
   words.resize(trie_->n_words(), 0);
-  uint32_t n_left = kMostWarm;
+  uint32_t n_left = kMaxWarm;
   for (int turn = 0; turn < 3; ++turn) {
     for (uint32_t i = 0; i < g_->n_terminals() && n_left != 0; ++i) {
       const Terminal& t = g_->terminal(i);

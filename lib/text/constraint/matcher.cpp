@@ -13,8 +13,8 @@ constexpr uint32_t kFrames = 16384, kFrameWords = 65536;
 constexpr uint32_t kConfigs = 8192, kConfigWords = 131072;
 constexpr uint32_t kSteps = 32768;  // a power of two
 // Of one state, and of what is looked at for it.
-constexpr uint32_t kMostItems = 4096, kMostPlaces = 16384, kMostParents = 16384;
-constexpr uint32_t kSeenSlots = 2 * kMostPlaces;
+constexpr uint32_t kMaxItems = 4096, kMaxPlaces = 16384, kMaxParents = 16384;
+constexpr uint32_t kSeenSlots = 2 * kMaxPlaces;
 
 }  // namespace
 
@@ -43,17 +43,17 @@ Matcher::Matcher(const Grammar& grammar, std::pmr::memory_resource* memory)
   configs_.reserve(kConfigs, kConfigWords);
   step_keys_.resize(kSteps, UINT32_MAX);
   step_values_.resize(kSteps, 0);
-  const uint32_t n_rules = std::min(g_.n_rules(), kMostParents);
-  items_.reserve(kMostItems);
-  work_.reserve(kMostPlaces);
+  const uint32_t n_rules = std::min(g_.n_rules(), kMaxParents);
+  items_.reserve(kMaxItems);
+  work_.reserve(kMaxPlaces);
   seen_.resize(kSeenSlots);
   seen_stamps_.resize(kSeenSlots, 0);
   for (PodVector<uint32_t>* v : {&opened_, &callers_, &finals_, &order_}) v->reserve(n_rules);
   opened_at_.resize(g_.n_rules(), 0);
   rule_stamps_.resize(g_.n_rules(), 0);
-  parents_.reserve(kMostParents);
-  list_.reserve(std::max(3 * kMostItems + 1, 2 * kMostParents));
-  items_of_frame_.reserve(kMostParents);
+  parents_.reserve(kMaxParents);
+  list_.reserve(std::max(3 * kMaxItems + 1, 2 * kMaxParents));
+  items_of_frame_.reserve(kMaxParents);
   marks_.resize(kFrames, 0);
   way_.resize(kMaxTokenBytes + 1, 0);
   clear();
@@ -187,7 +187,7 @@ void Matcher::put_place(uint32_t node, uint32_t frame) {
     if (seen_[at].node == node && seen_[at].frame == frame) return;
     at = (at + 1) % kSeenSlots;
   }
-  if (n_seen_ == kMostPlaces || work_.size() == kMostPlaces) {
+  if (n_seen_ == kMaxPlaces || work_.size() == kMaxPlaces) {
     is_full_ = true;
     return;
   }
@@ -210,7 +210,7 @@ void Matcher::visit(const Place& place) {
   for (uint32_t i = g_.first_edge(place.node); i < end; ++i) {
     const Edge& edge = g_.edge(i);
     if (edge.kind == Edge::kTerminal) {
-      if (items_.size() == kMostItems) {
+      if (items_.size() == kMaxItems) {
         is_full_ = true;
       } else {
         items_.push_back({i, 0, place.frame});
@@ -236,7 +236,7 @@ void Matcher::open_rule(uint32_t rule, const Place& caller) {
     callers_.push_back(UINT32_MAX);
     put_place(g_.rule(rule).start, kOpen | opened_at_[rule]);
   }
-  if (parents_.size() == kMostParents) {
+  if (parents_.size() == kMaxParents) {
     is_full_ = true;
     return;
   }
@@ -288,7 +288,7 @@ void Matcher::finish_frames() {
 void Matcher::finish_frame(uint32_t opened) {
   items_of_frame_.clear();
   const auto put = [&](uint32_t node, uint32_t frame) {
-    if (items_of_frame_.size() == kMostParents) {
+    if (items_of_frame_.size() == kMaxParents) {
       is_full_ = true;
     } else {
       items_of_frame_.push_back(uint64_t{node} << 32 | frame);

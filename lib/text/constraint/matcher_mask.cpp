@@ -87,9 +87,9 @@ void Matcher::mask_literal(const TokenTrie& trie, const SafeKinds& safe, const I
 
 // Whether all that is in the tree from the node on can follow the state: one of its terminals can read it.
 bool Matcher::is_safe(const SafeKinds& safe, uint32_t config, const TokenTrie::Node& node) const {
-  constexpr size_t kMostLooked = 4;  // items; more would take longer than what it saves
+  constexpr size_t kMaxLooked = 4;  // items; more would take longer than what it saves
   const std::span<const uint32_t> items = configs_[config];
-  for (size_t i = 1; i < items.size() && i < 3 * kMostLooked; i += 3) {
+  for (size_t i = 1; i < items.size() && i < 3 * kMaxLooked; i += 3) {
     if (safe.holds(g_.terminal(g_.edge(items[i]).what), items[i + 1], node)) return true;
   }
   return false;

@@ -7,11 +7,11 @@ namespace weir::constraint {
 
 namespace {
 
-constexpr uint32_t kMostNumberStates = 8000;
+constexpr uint32_t kMaxNumberStates = 8000;
 
 // A bound without its sign: the digits before the point, none for 0, and those behind it, without zeros at the end.
 struct Bound {
-  char whole[Decimal::kMostDigits], fraction[2 * Decimal::kMostDigits];
+  char whole[Decimal::kMaxDigits], fraction[2 * Decimal::kMaxDigits];
   uint32_t n_whole = 0, n_fraction = 0;
 };
 
@@ -106,7 +106,7 @@ class Side {
 
 bool side(Exprs& x, const Decimal& bound, bool above, bool exclusive, bool integers, Dfa& out) {
   const Bound b = split(bound);
-  return make_dfa(x, Side(x, b, above, exclusive, integers).run(), kMostNumberStates, out);
+  return make_dfa(x, Side(x, b, above, exclusive, integers).run(), kMaxNumberStates, out);
 }
 
 // Numbers without a sign from `low` on and up to `high`; null: no bound.
@@ -120,7 +120,7 @@ bool between(std::pmr::memory_resource* memory, const Decimal* low, bool above_l
     out.take(from);
     return true;
   }
-  return side(x, *high, false, below_high, integers, to) && intersect(from, to, false, kMostNumberStates, out);
+  return side(x, *high, false, below_high, integers, to) && intersect(from, to, false, kMaxNumberStates, out);
 }
 
 bool make_free(std::pmr::memory_resource* memory, bool integers, Dfa& out) {
@@ -128,10 +128,10 @@ bool make_free(std::pmr::memory_resource* memory, bool integers, Dfa& out) {
   const ExprId digit = x.bytes('0', '9'), some = x.repeat(digit, 1, kNoLimit);
   const ExprId whole =
       x.cat(x.optional(x.text("-")), x.alt(x.text("0"), x.cat(x.bytes('1', '9'), x.repeat(digit, 0, kNoLimit))));
-  if (integers) return make_dfa(x, whole, kMostNumberStates, out);
+  if (integers) return make_dfa(x, whole, kMaxNumberStates, out);
   const ExprId sign = x.optional(x.alt(x.text("+"), x.text("-")));
   const ExprId power = x.cat(x.cat(x.alt(x.text("e"), x.text("E")), sign), some);
-  return make_dfa(x, x.cat(whole, x.cat(x.optional(x.cat(x.text("."), some)), x.optional(power))), kMostNumberStates,
+  return make_dfa(x, x.cat(whole, x.cat(x.optional(x.cat(x.text("."), some)), x.optional(power))), kMaxNumberStates,
                   out);
 }
 
@@ -222,7 +222,7 @@ bool make_numbers(std::pmr::memory_resource* memory, const NumberRange& r, bool 
 }
 
 bool NumberStep::read(const Decimal& step) {
-  if (step.n_digits > kMostDigits) return false;
+  if (step.n_digits > kMaxDigits) return false;
   digits = 0;
   for (uint32_t i = 0; i < step.n_digits; ++i) digits = digits * 10 + static_cast<uint32_t>(step.digits[i] - '0');
   power = step.exponent - static_cast<int32_t>(step.n_digits);
@@ -254,7 +254,7 @@ bool make_multiples(const NumberStep& step, bool integers, Dfa& out) {
   enum : uint32_t { kDead, kStart, kMinus, kZero, kPoint, kZeros, kFirst };  // kPoint, kZeros: nothing but zeros behind
   constexpr uint32_t kPointClass = 11, kMinusClass = 12;
   const uint64_t n_whole = uint64_t{k} * (n_zeros + 1), n = kFirst + n_whole + uint64_t{k} * (n_behind + 1);
-  if (n > kMostNumberStates) return false;
+  if (n > kMaxNumberStates) return false;
   const auto whole = [&](uint32_t rest, uint32_t zeros) { return kFirst + rest * (n_zeros + 1) + zeros; };
   const auto behind = [&](uint32_t rest, uint32_t digits) {
     return kFirst + static_cast<uint32_t>(n_whole) + rest * (n_behind + 1) + digits;

@@ -23,7 +23,7 @@ bool make_numbers(std::pmr::memory_resource* memory, const NumberRange& range, b
 
 // What multipleOf may have: digits without zeros at the end, times a power of ten.
 struct NumberStep {
-  static constexpr uint32_t kMostDigits = 9;
+  static constexpr uint32_t kMaxDigits = 9;
   uint32_t digits = 1;
   int32_t power = 0;
 

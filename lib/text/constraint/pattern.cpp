@@ -10,9 +10,9 @@ namespace weir::constraint {
 
 namespace {
 
-constexpr uint32_t kMostDepth = 100;
-constexpr uint32_t kMostTimes = 5000;
-constexpr uint32_t kMostStates = 10000;
+constexpr uint32_t kMaxDepth = 100;
+constexpr uint32_t kMaxTimes = 5000;
+constexpr uint32_t kMaxStates = 10000;
 // Stand for the quotes while automata are made, so that ^ and $ are characters like others. No JSON string has them.
 constexpr uint8_t kBegin = 1, kEnd = 2;
 
@@ -49,7 +49,7 @@ class PatternParser {
   bool is_done() const { return at_ == text_.size(); }
 
   Status read_choice(uint32_t depth, ExprId& out) {
-    if (depth > kMostDepth) return wrong(WEIR_ERR_UNSUPPORTED, "groups are nested too deeply");
+    if (depth > kMaxDepth) return wrong(WEIR_ERR_UNSUPPORTED, "groups are nested too deeply");
     PodVector<ExprId> ways(x_.memory()), parts(x_.memory());
     do {
       parts.clear();
@@ -215,7 +215,7 @@ class PatternParser {
     if (before == at_) return {};
     skip("?");  // which of the matches is found makes no difference here
     if (max < min) return wrong(WEIR_ERR_INVALID_ARG, "a repetition with a maximum below its minimum");
-    if (min > kMostTimes || (max != kNoLimit && max > kMostTimes))
+    if (min > kMaxTimes || (max != kNoLimit && max > kMaxTimes))
       return wrong(WEIR_ERR_UNSUPPORTED, "a repetition of more than 5000 times");
     if (is_border || peek() == '*' || peek() == '+' || peek() == '?')
       return wrong(WEIR_ERR_INVALID_ARG, "there is nothing to repeat");
@@ -249,9 +249,9 @@ Status make_pattern(std::pmr::memory_resource* memory, std::string_view pattern,
   const ExprId before = begins ? x.empty() : x.optional(x.cat(begin, x.repeat(any, 0, kNoLimit)));
   const ExprId behind = ends ? x.empty() : x.optional(x.cat(x.repeat(any, 0, kNoLimit), end));
   Dfa found(memory), strings(memory);
-  const bool fits = make_dfa(x, x.cat(x.cat(before, middle), behind), kMostStates, found) &&
-                    make_dfa(x, x.cat(x.cat(begin, x.repeat(any, 0, kNoLimit)), end), kMostStates, strings) &&
-                    intersect(found, strings, false, kMostStates, out);
+  const bool fits = make_dfa(x, x.cat(x.cat(before, middle), behind), kMaxStates, found) &&
+                    make_dfa(x, x.cat(x.cat(begin, x.repeat(any, 0, kNoLimit)), end), kMaxStates, strings) &&
+                    intersect(found, strings, false, kMaxStates, out);
   if (!fits) return fail(WEIR_ERR_UNSUPPORTED, "%s: the pattern needs too many states", what);
   rename_borders(out, kBegin, kEnd, '"');
   return {};
@@ -259,9 +259,9 @@ Status make_pattern(std::pmr::memory_resource* memory, std::string_view pattern,
 
 bool make_length(std::pmr::memory_resource* memory, uint32_t min, uint32_t max, Dfa& out) {
   Exprs x(memory);
-  if (min > kMostTimes || (max != kNoLimit && max > kMostTimes)) return false;
+  if (min > kMaxTimes || (max != kNoLimit && max > kMaxTimes)) return false;
   const ExprId quote = x.text("\"");
-  return make_dfa(x, x.cat(x.cat(quote, x.repeat(usual_any(x), min, max)), quote), kMostDfaStates, out);
+  return make_dfa(x, x.cat(x.cat(quote, x.repeat(usual_any(x), min, max)), quote), kMaxDfaStates, out);
 }
 
 const char* format_pattern(std::string_view name) {

@@ -8,7 +8,7 @@ namespace weir::constraint {
 
 namespace {
 
-constexpr uint32_t kMostCells = 1u << 19;  // states by classes, of all automata
+constexpr uint32_t kMaxCells = 1u << 19;  // states by classes, of all automata
 constexpr uint32_t kEscape = kind_of('\\');
 
 // Well-formed characters of several bytes: of which of kWideKinds, how many bytes, ranges of them. The Unicode
@@ -124,7 +124,7 @@ void SafeKinds::start(const Grammar& grammar) {
     if (t.kind == Terminal::kCounted) {
       uint32_t behind[kWide], loops = 0;
       firsts_[i] = kinds_of(t, Dfa::kStart, behind, loops);
-    } else if (t.n * t.n_classes <= kMostCells - n_cells) {
+    } else if (t.n * t.n_classes <= kMaxCells - n_cells) {
       n_cells += t.n * t.n_classes;
       firsts_[i] = rows_.size();
       add(t);

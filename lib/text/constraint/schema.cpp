@@ -60,7 +60,7 @@ constexpr Keyword kKeywords[] = {{"$anchor", Use::kNote},
                                  {"writeOnly", Use::kNote}};
 
 constexpr char kSomeSchemas[] = "a list of one or more schemas";
-constexpr size_t kMostShown = 100;  // bytes of a text in a message
+constexpr size_t kMaxShown = 100;  // bytes of a text in a message
 
 const Keyword* find_keyword(string_view name) {
   for (const Keyword& k : kKeywords) {
@@ -87,7 +87,7 @@ Status SchemaCompiler::wrong(Id value, const char* wanted) const {
   static constexpr const char* kWords[] = {"null", "false", "true", "", "", "a list", "an object"};
   const JsonText::Kind kind = json_.kind(value);
   const bool has_text = kind == JsonText::kNumber || kind == JsonText::kString;
-  const string_view text = has_text ? json_.text(value).substr(0, kMostShown) : kWords[kind];
+  const string_view text = has_text ? json_.text(value).substr(0, kMaxShown) : kWords[kind];
   const char* quote = kind == JsonText::kString ? "\"" : "";
   const bool is_empty = kind == JsonText::kArray && json_.size(value) == 0;
   return fail(WEIR_ERR_INVALID_ARG, "%s: %s%.*s%s is not %s", at(value), is_empty ? "an empty list" : quote,
@@ -132,7 +132,7 @@ Status SchemaCompiler::compile() {
   for (; n_written_ < lists_.size(); ++n_written_) {
     WEIR_TRY(write(n_written_));
     if (b_.is_full())
-      return fail(WEIR_ERR_UNSUPPORTED, "the schema is too large: it needs more than %u rules", kMostRules);
+      return fail(WEIR_ERR_UNSUPPORTED, "the schema is too large: it needs more than %u rules", kMaxRules);
   }
   return {};
 }
@@ -202,8 +202,8 @@ Status SchemaCompiler::expand(List& list, uint32_t i, PodVector<uint32_t>& came_
     }
     const bool is_there = std::any_of(list.begin(), list.end(), [&](Entry e) { return e >> kShift == target; });
     if (is_there) return {};
-    if (list.size() == kMostMembers)
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u schemas hold together", at(schema), kMostMembers);
+    if (list.size() == kMaxMembers)
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u schemas hold together", at(schema), kMaxMembers);
     list.push_back(target << kShift);
     came_from.push_back(i);
     return {};
@@ -278,8 +278,8 @@ Status SchemaCompiler::branches(const List& list, uint32_t from, uint32_t to, bo
 
 // oneOf is anyOf where no value is in two of its branches.
 Status SchemaCompiler::check_disjoint(const List& rest, Id all) {
-  if (json_.size(all) > kMostBranches)
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u alternatives", at(all), kMostBranches);
+  if (json_.size(all) > kMaxBranches)
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u alternatives", at(all), kMaxBranches);
   for (Id a = json_.first(all); a != JsonText::kNone; a = json_.next(a)) {
     for (Id b = json_.next(a); b != JsonText::kNone; b = json_.next(b)) {
       List one(memory_), other(memory_);
@@ -311,7 +311,7 @@ Status SchemaCompiler::are_disjoint(const List& a, const List& b, uint32_t depth
     for (uint32_t n_refs = 0;; ++n_refs) {
       WEIR_TRY(flatten(list, is_never, alone));
       if (alone == JsonText::kNone) break;
-      if (n_refs == kMostMembers) return {};
+      if (n_refs == kMaxMembers) return {};
       list.resize(1);
       list[0] = alone << kShift;
       alone = JsonText::kNone;
@@ -365,7 +365,7 @@ Status SchemaCompiler::flawed(uint32_t rule, GrammarBuilder::Flaw flaw) const {
   const std::span<const uint32_t> list = lists_[std::min(b_.where(rule), lists_.size() - 1)];
   const char* where = list.empty() ? "#" : at(list[0] >> kShift);
   if (flaw == GrammarBuilder::Flaw::kTooLarge)
-    return fail(WEIR_ERR_UNSUPPORTED, "the schema is too large: it needs more than %u rules", kMostRules);
+    return fail(WEIR_ERR_UNSUPPORTED, "the schema is too large: it needs more than %u rules", kMaxRules);
   if (flaw == GrammarBuilder::Flaw::kLeftRecursion)
     return fail(WEIR_ERR_INVALID_ARG, "%s: it refers to itself without end", where);
   return fail(WEIR_ERR_INVALID_ARG, "%s: no value satisfies it: it contradicts itself, or needs itself without end",

@@ -14,7 +14,7 @@ namespace weir::constraint {
 
 class SchemaCompiler {
  public:
-  static constexpr uint32_t kMostMembers = 200, kMostBranches = 200, kMostProperties = 4000;
+  static constexpr uint32_t kMaxMembers = 200, kMaxBranches = 200, kMaxProperties = 4000;
 
   SchemaCompiler(const JsonText& json, GrammarBuilder& builder, std::pmr::memory_resource* memory)
       : json_(json),
@@ -79,12 +79,12 @@ class SchemaCompiler {
   };
   // The patternProperties of a list of schemas.
   struct NamePatterns {
-    static constexpr uint32_t kMost = 4;  // each may double the kinds of names
+    static constexpr uint32_t kMax = 4;  // each may double the kinds of names
     explicit NamePatterns(std::pmr::memory_resource* memory)
         : names{Dfa(memory), Dfa(memory), Dfa(memory), Dfa(memory)} {}
     uint32_t n = 0;
-    Id owners[kMost] = {}, values[kMost] = {};  // the schema that has it, and what it says
-    Dfa names[kMost];                           // with quotes
+    Id owners[kMax] = {}, values[kMax] = {};  // the schema that has it, and what it says
+    Dfa names[kMax];                          // with quotes
   };
   using List = PodVector<Entry>;
 

@@ -10,8 +10,8 @@ using std::string_view;
 
 namespace {
 
-constexpr uint32_t kMostSpaces = 64;  // around a mark on one side; for a line end and an indentation
-constexpr uint32_t kFewTexts = 4;     // choices by themselves; more become one automaton
+constexpr uint32_t kMaxSpaces = 64;  // around a mark on one side; for a line end and an indentation
+constexpr uint32_t kFewTexts = 4;    // choices by themselves; more become one automaton
 
 }  // namespace
 
@@ -19,14 +19,14 @@ const Dfa& SchemaCompiler::plain_string() {
   if (!string_.is_empty()) return string_;
   Exprs x(memory_);
   const ExprId quote = x.text("\"");
-  make_dfa(x, x.cat(x.cat(quote, x.repeat(any_character(x), 0, kNoLimit)), quote), kMostDfaStates, string_);
+  make_dfa(x, x.cat(x.cat(quote, x.repeat(any_character(x), 0, kNoLimit)), quote), kMaxDfaStates, string_);
   return string_;
 }
 
 const Dfa& SchemaCompiler::character() {
   if (!character_.is_empty()) return character_;
   Exprs x(memory_);
-  make_dfa(x, any_character(x), kMostDfaStates, character_);
+  make_dfa(x, any_character(x), kMaxDfaStates, character_);
   return character_;
 }
 
@@ -43,8 +43,8 @@ void SchemaCompiler::mark(uint32_t from, char mark, Spaces spaces, uint32_t to) 
   dfa.n_classes = 3;
   for (const char c : {' ', '\t', '\n', '\r'}) dfa.classes[static_cast<uint8_t>(c)] = 1;
   dfa.classes[static_cast<uint8_t>(mark)] = 2;
-  const uint32_t n_before = (spaces & kBefore) != 0 ? kMostSpaces : 0,
-                 n_behind = (spaces & kBehind) != 0 ? kMostSpaces : 0;
+  const uint32_t n_before = (spaces & kBefore) != 0 ? kMaxSpaces : 0,
+                 n_behind = (spaces & kBehind) != 0 ? kMaxSpaces : 0;
   const uint32_t behind = Dfa::kStart + n_before + 1, n = behind + n_behind + 1;
   for (uint32_t i = 0; i < n; ++i) {
     const bool is_before = i >= Dfa::kStart && i < behind;
@@ -114,7 +114,7 @@ Status SchemaCompiler::emit_choices(const Facts& f, uint32_t from, uint32_t to) 
     all.push_back(x.text({quoted.data(), quoted.size()}));
   }
   Dfa dfa(memory_);
-  if (!make_dfa(x, x.alt({all.data(), all.size()}), kMostDfaStates, dfa))
+  if (!make_dfa(x, x.alt({all.data(), all.size()}), kMaxDfaStates, dfa))
     return fail(WEIR_ERR_UNSUPPORTED, "%s: it needs too many states", at(f.choices));
   b_.dfa(from, dfa, to);
   return {};
@@ -184,7 +184,7 @@ Status SchemaCompiler::emit_numbers(const Facts& f, bool integers, uint32_t from
     NumberStep step;
     WEIR_TRY(read_step(id, step));
     Dfa multiples(memory_), both(memory_);
-    if (!make_multiples(step, integers, multiples) || !intersect(dfa, multiples, false, kMostDfaStates, both))
+    if (!make_multiples(step, integers, multiples) || !intersect(dfa, multiples, false, kMaxDfaStates, both))
       return fail(WEIR_ERR_UNSUPPORTED, "%s: multipleOf needs too many states", at(id));
     dfa.take(both);
   }

@@ -35,8 +35,7 @@ Status SchemaCompiler::gather_types(Id value, uint32_t& types) const {
 Status SchemaCompiler::read_decimal(Id value, Decimal& out) const {
   if (json_.kind(value) != JsonText::kNumber) return wrong(value, "a number");
   if (!out.read(json_.text(value)))
-    return fail(WEIR_ERR_UNSUPPORTED, "%s: numbers beyond %u digits are not supported", at(value),
-                Decimal::kMostDigits);
+    return fail(WEIR_ERR_UNSUPPORTED, "%s: numbers beyond %u digits are not supported", at(value), Decimal::kMaxDigits);
   return {};
 }
 
@@ -57,7 +56,7 @@ Status SchemaCompiler::read_step(Id value, NumberStep& out) const {
   if (step.negative || step.n_digits == 0) return wrong(value, "a number above 0");
   if (out.read(step)) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "%s: multipleOf of more than %u digits is not supported", at(value),
-              NumberStep::kMostDigits);
+              NumberStep::kMaxDigits);
 }
 
 Status SchemaCompiler::gather_keyword(Id value, string_view key, Facts& facts) {
@@ -204,7 +203,7 @@ Status SchemaCompiler::string_automaton(const Facts& f, Dfa& out) {
   bool has_one = false;
   const auto take = [&](Dfa& dfa) {
     Dfa both(memory_);
-    if (has_one && !intersect(out, dfa, false, kMostDfaStates, both)) return false;
+    if (has_one && !intersect(out, dfa, false, kMaxDfaStates, both)) return false;
     out.take(has_one ? both : dfa);
     has_one = true;
     return true;

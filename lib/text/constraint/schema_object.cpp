@@ -11,7 +11,7 @@ using std::string_view;
 
 namespace {
 
-constexpr uint32_t kMostCounted = 20000;  // places in an object whose properties are counted
+constexpr uint32_t kMaxCounted = 20000;  // places in an object whose properties are counted
 
 }  // namespace
 
@@ -30,16 +30,16 @@ Status SchemaCompiler::collect_names(const Facts& f, PodVector<string_view>& nam
     const Id properties = json_.find(schema, "properties");
     if (properties == JsonText::kNone) continue;
     if (json_.kind(properties) != JsonText::kObject) return wrong(properties, "an object of schemas");
-    if (json_.size(properties) + names.size() > kMostProperties)
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u properties", at(properties), kMostProperties);
+    if (json_.size(properties) + names.size() > kMaxProperties)
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u properties", at(properties), kMaxProperties);
     for (Id id = json_.first(properties); id != JsonText::kNone; id = json_.next(id)) add(json_.key(id), false);
   }
   for (const Id schema : f.objects) {
     const Id list = json_.find(schema, "required");
     if (list == JsonText::kNone) continue;
     if (json_.kind(list) != JsonText::kArray) return wrong(list, "a list of names");
-    if (json_.size(list) > kMostProperties)
-      return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u names", at(list), kMostProperties);
+    if (json_.size(list) > kMaxProperties)
+      return fail(WEIR_ERR_UNSUPPORTED, "%s: more than %u names", at(list), kMaxProperties);
     for (Id id = json_.first(list); id != JsonText::kNone; id = json_.next(id)) {
       if (json_.kind(id) != JsonText::kString) return wrong(id, "a string");
       add(json_.text(id), true);
@@ -54,9 +54,9 @@ Status SchemaCompiler::name_patterns(const Facts& f, NamePatterns& out) const {
     if (patterns == JsonText::kNone) continue;
     if (json_.kind(patterns) != JsonText::kObject) return wrong(patterns, "an object of schemas");
     for (Id id = json_.first(patterns); id != JsonText::kNone; id = json_.next(id)) {
-      if (out.n == NamePatterns::kMost) {
+      if (out.n == NamePatterns::kMax) {
         return fail(WEIR_ERR_UNSUPPORTED, "%s: patternProperties with more than %u patterns are not supported",
-                    at(patterns), NamePatterns::kMost);
+                    at(patterns), NamePatterns::kMax);
       }
       WEIR_TRY(make_pattern(memory_, json_.key(id), at(id), out.names[out.n]));
       out.owners[out.n] = schema;
@@ -96,8 +96,8 @@ Status SchemaCompiler::other_names(const PodVector<string_view>& names, const Df
   for (const string_view name : names) known_names.push_back(every_spelling(x, name));
   const ExprId quote = x.text("\"");
   Dfa known(memory_);
-  if (make_dfa(x, x.cat(x.cat(quote, x.alt({known_names.data(), known_names.size()})), quote), kMostDfaStates, known) &&
-      intersect(all, known, true, kMostDfaStates, out))
+  if (make_dfa(x, x.cat(x.cat(quote, x.alt({known_names.data(), known_names.size()})), quote), kMaxDfaStates, known) &&
+      intersect(all, known, true, kMaxDfaStates, out))
     return {};
   return fail(WEIR_ERR_UNSUPPORTED, "the names of an object's properties need too many states");
 }
@@ -119,7 +119,7 @@ Status SchemaCompiler::add_others(const Facts& f, const PodVector<string_view>& 
     some.copy(all);
     for (uint32_t i = 0; i < patterns.n; ++i) {
       Dfa both(memory_);
-      if (!intersect(some, patterns.names[i], (matched >> i & 1) == 0, kMostDfaStates, both))
+      if (!intersect(some, patterns.names[i], (matched >> i & 1) == 0, kMaxDfaStates, both))
         return fail(WEIR_ERR_UNSUPPORTED, "%s: the pattern needs too many states", at(patterns.values[i]));
       some.take(both);
     }
@@ -147,7 +147,7 @@ Status SchemaCompiler::emit_object(const Facts& f, uint32_t from, uint32_t to) {
   const bool counts = f.min_properties > n_required || f.max_properties < most;
   const uint32_t max = counts && f.max_properties < most ? f.max_properties : kNoLimit;
   const uint32_t n_counts = !counts ? 1 : (max != kNoLimit ? max : f.min_properties) + 1;
-  if (uint64_t{n_counts} * (n + 1) > kMostCounted && counts)
+  if (uint64_t{n_counts} * (n + 1) > kMaxCounted && counts)
     return fail(WEIR_ERR_UNSUPPORTED, "%s: too many properties are counted",
                 f.objects.empty() ? "#" : at(f.objects[0]));
   const uint32_t open = b_.add_node();

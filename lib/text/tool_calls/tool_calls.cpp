@@ -43,7 +43,7 @@ class CallList {
 
   // name is JSON; so is the id if is_json.
   bool add_json(string_view name, string_view id, bool is_json) {
-    if (n_calls_ >= ToolCalls::kMostCalls) return false;
+    if (n_calls_ >= ToolCalls::kMaxCalls) return false;
     json_.append(n_calls_++ == 0 ? "[{\"id\": " : ", {\"id\": ");
     if (id.empty()) {
       add_own_id();
@@ -384,8 +384,8 @@ void read_code(string_view code, CallList& calls) {
 
 // A text, or elements up to the end of the one that they are in.
 bool take_nested(CallReader& reader, std::pmr::string& out, int depth) {
-  constexpr int kMostDepth = 32;
-  if (depth > kMostDepth) return false;
+  constexpr int kMaxDepth = 32;
+  if (depth > kMaxDepth) return false;
   string_view text;
   if (!reader.take_until(kNested, text)) return false;
   if (reader.left.starts_with("</")) {
@@ -501,7 +501,7 @@ ToolCalls::Kind ToolCalls::add(CallForm form, string_view header, string_view te
   CallList calls(json_, next_id_, n_calls_);
   text = without_space_around(text);
   if (n_calls_ != 0) json_.pop_back();
-  Kind kind = text.empty() || text.size() > kMostBytes ? Kind::kMalformed : read(form, header, text, calls);
+  Kind kind = text.empty() || text.size() > kMaxBytes ? Kind::kMalformed : read(form, header, text, calls);
   // Between tags there must be a call.
   if ((kind == Kind::kCalls && n_calls_ == n_calls) || (kind == Kind::kText && form != CallForm::kLlama))
     kind = Kind::kMalformed;

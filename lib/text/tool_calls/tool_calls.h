@@ -13,8 +13,8 @@ namespace weir {
 class ToolCalls {
  public:
   // Of one call, and of calls of an answer.
-  static constexpr size_t kMostBytes = size_t{1} << 20;
-  static constexpr uint32_t kMostCalls = 256;
+  static constexpr size_t kMaxBytes = size_t{1} << 20;
+  static constexpr uint32_t kMaxCalls = 256;
 
   // Calls without an id get "call" and a number from first_id on, in five digits or letters.
   ToolCalls(std::pmr::memory_resource* memory, uint64_t first_id) : json_(memory), next_id_(first_id) {}

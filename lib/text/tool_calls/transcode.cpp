@@ -8,7 +8,7 @@ namespace {
 
 using std::string_view;
 
-constexpr int kMostDepth = 64;
+constexpr int kMaxDepth = 64;
 constexpr string_view kGemmaQuote = "<|\"|>";
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -236,7 +236,7 @@ bool CallReader::take_object(ValueStyle style, std::pmr::string& out, int depth)
 
 bool CallReader::take_value(ValueStyle style, std::pmr::string& out, int depth) {
   skip_space();
-  if (left.empty() || depth >= kMostDepth) return false;
+  if (left.empty() || depth >= kMaxDepth) return false;
   const bool is_python = style == ValueStyle::kPython;
   if (take("{")) return take_object(style, out, depth + 1);
   if (take("[")) return take_list(style, ']', out, depth + 1);

@@ -174,11 +174,11 @@ VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice device, VkPhysicalDe
         p.subgroupSupportedOperations &= ~VkSubgroupFeatureFlags{VK_SUBGROUP_FEATURE_SHUFFLE_BIT};
       if (d.lack == Lack::kArithmetic)
         p.subgroupSupportedOperations &= ~VkSubgroupFeatureFlags{VK_SUBGROUP_FEATURE_ARITHMETIC_BIT};
-      if (d.most_allocation != 0) p.maxMemoryAllocationSize = d.most_allocation;
+      if (d.max_allocation != 0) p.maxMemoryAllocationSize = d.max_allocation;
     } else if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES) {
       auto& p = *reinterpret_cast<VkPhysicalDeviceVulkan13Properties*>(next);
       if (d.lack == Lack::kSubgroupSize) p.minSubgroupSize = 4;
-      if (d.most_buffer != 0) p.maxBufferSize = d.most_buffer;
+      if (d.max_buffer != 0) p.maxBufferSize = d.max_buffer;
     }
   }
 }

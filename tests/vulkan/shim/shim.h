@@ -36,7 +36,7 @@ struct ShownDevice {
   const char* name = nullptr;                                 // null: the real one's
   VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;  // kOther: the real one's
   uint64_t memory_bytes = 0;                                  // of each heap; 0: the real one's
-  uint64_t most_allocation = 0, most_buffer = 0;  // maxMemoryAllocationSize, maxBufferSize; 0: the real ones
+  uint64_t max_allocation = 0, max_buffer = 0;  // maxMemoryAllocationSize, maxBufferSize; 0: the real ones
   Lack lack = Lack::kNothing;
   // A memory type in a heap of its own, larger than the others, that no buffer may use.
   bool has_odd_memory = false;
