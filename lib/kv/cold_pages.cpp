@@ -214,7 +214,7 @@ bool ColdPages::make_raw_again() {
   return any_lost || n_losses_ != n_losses;
 }
 
-// Of a page that has one, in the pool or cold.
+// Gives up the copy of a page that has one, whether the page is in the pool or cold.
 void ColdPages::cannot_read_copy(uint32_t stream, uint32_t row, Status status) {
   const StreamView v = kv_->stream(stream);
   min_is_known_ = false;

@@ -64,14 +64,14 @@ class ColdPages {
   // The same in three parts: KvCache::take_back(), read_copy() to the slot's memory on any thread, and this with what
   // it gave and the time that it took.
   void took_back(uint32_t stream, uint32_t row, weir_status status, uint64_t ns);
-  // Reads a page, cold or not, to `out` [page_elements]; false: it is lost. Of a pool that is not in host memory only
+  // Reads a page, cold or not, to `out` [page_elements]; false: it is lost. If the pool is not in host memory, only
   // cold pages can be read.
   bool read(uint32_t stream, uint32_t row, uint16_t* out);
   // Reads the copy of a page, whatever the tables say about the page; a device may have them.
   Status read_copy(uint32_t stream, uint32_t row, void* out) const {
     return store_->get(kv_->stream(stream).copies[row], stream, row * kPageTokens, out);
   }
-  // Of a page whose copy could not be read: it is lost, and with the file perhaps others are.
+  // Gives up a page whose copy could not be read: it is lost, and with the file perhaps others are.
   void cannot_read(uint32_t stream, uint32_t row, Status status);
   // Whether the next seal_row() looks at the tables.
   bool needs_tables() const { return lacks_copies_ || store_->n_losses() != n_losses_; }
@@ -81,7 +81,7 @@ class ColdPages {
   // copy that is dropped first has to go, perhaps this one. WEIR_ERR_FORMAT: the block is damaged, or another page's;
   // strict: WEIR_ERR_BUDGET instead of a loss; WEIR_ERR_DEVICE_LOST.
   Status put_block(uint32_t stream, uint32_t row, const std::byte* block, uint32_t block_bytes, SpillPlace place);
-  // Of a restored page that has none: it is in the pool, or lost; in a strict store no token is appended then.
+  // Restores a page that has no copy: it is in the pool, or lost; in a strict store no token is appended then.
   void restore_without(uint32_t stream, uint32_t row);
   void begin_restore() { min_is_known_ = false; }
 
@@ -96,11 +96,11 @@ class ColdPages {
   // When the store has lost pages with its file, or as another store lost its: they have no copies any more.
   void look_at_losses();
 
-  // Of streams with a window of their own.
+  // The copies of streams that have a window of their own.
   const WindowCopies& windows() const { return windows_; }
 
   // Counters, readable from any thread.
-  // Of pages that a device has brought back itself.
+  // The first counts pages that a device has brought back itself.
   void set_recalled(uint64_t n) { recalled_.store(n, std::memory_order_relaxed); }
   void add_recall_ns(uint64_t ns) { recall_ns_.fetch_add(ns, std::memory_order_relaxed); }
   uint64_t pages_recalled() const { return recalled_.load(std::memory_order_relaxed); }

@@ -47,7 +47,7 @@ struct KvShape {
   // Without recall, > 0: pages of the context, of which the streams that let pages go have copies in a store: all but
   // those of local layers and of first layers that hold the context.
   uint32_t archive_pages = 0;
-  // Of these, the latest that may have copies: a stream's table of copies is a ring of so many. 0: all.
+  // The latest of the archive_pages, so many may have copies: a stream's table of copies is a ring. 0: all may.
   uint32_t archive_ring = 0;
   LayerPages by_layer = {};  // pages of a stream by its layer, of the layers that are neither wide nor local
 
@@ -70,7 +70,7 @@ struct KvShape {
   uint32_t capacity(uint32_t layer) const {
     return is_local(layer) ? window_pages : std::max(ruled_capacity(layer), own_pages);
   }
-  // Of them, pages of a stream that the budget rules.
+  // Those of the capacity() rows that a stream ruled by the budget can use.
   uint32_t ruled_capacity(uint32_t layer) const {
     if (layer < n_wide_layers) return wide_pages;
     return by_layer.differ() ? by_layer.pages(ruled_number(layer)) : pages_per_stream;
@@ -225,7 +225,7 @@ class KvCache {
   const KvShape& shape() const { return shape_; }
   uint32_t n_tokens() const { return n_tokens_; }
   KvView view(uint32_t layer) const;
-  // Of a layer that has one.
+  // What attention has learned in a layer that has a history.
   HistoryView history(uint32_t layer) const {
     return history_.view(shape_.n_global(layer) - shape_.n_global(shape_.history_from_layer));
   }
@@ -259,7 +259,7 @@ class KvCache {
   };
   ArchiveSpan& archive_span() { return archive_span_; }
   const ArchiveSpan& archive_span() const { return archive_span_; }
-  // Of a stream that has copies. The entry is one of a page that may have a copy.
+  // The handle of the page's copy, or kNoCopy; the stream has copies, and the page is one that may have a copy.
   uint32_t& archive_entry(uint32_t stream, uint32_t page) { return archive(stream)[page % shape_.archive_entries()]; }
   uint32_t copy_of(uint32_t stream, uint32_t page) const;  // kNoCopy also of a page that cannot have one
   // What a page is when it comes back; 0 of one that is too old to.
@@ -271,7 +271,7 @@ class KvCache {
   }
   // Whether a stream has a page in the pool.
   bool holds(uint32_t stream, uint32_t page) const;
-  // Of a ruled stream of a layer, with recall: whether any of its pages is cold.
+  // Whether any page of a stream is cold. The budget rules the stream, and the cache has recall.
   bool has_cold(uint32_t stream) const { return resident(stream) != n_pages_[stream]; }
 
   // Whether each stream of the kind of this one (ruled by the budget, or with a window) can open so many pages.
@@ -320,7 +320,7 @@ class KvCache {
   // the device does that when it gets the tables.
   void lose(uint32_t stream, uint32_t row);
 
-  // Positions that the stream sees, 0: all. Of a stream with a window, slide() removes the pages that no token from
+  // Positions that the stream sees, 0: all. In a stream with a window, slide() removes the pages that no token from
   // position `pos` on can see. They are neither evicted nor recorded: the model itself has done with them.
   uint32_t window(uint32_t stream) const { return shape_.window_of(stream); }
   // [n_kv_heads] the windows of a layer's streams; null where only the layer has one.
@@ -329,7 +329,7 @@ class KvCache {
     return has ? window_ + size_t{layer} * shape_.n_kv_heads : nullptr;
   }
   void slide(uint32_t stream, uint32_t pos);
-  // Of streams with windows of their own that compensate: what slide() removed.
+  // The sums over what slide() removed from streams that have windows of their own and compensate.
   const LeftSums& left() const { return left_; }
   // The first page that a token at position `pos` sees in this stream, as position / 16.
   uint32_t first_page_seen(uint32_t stream, uint32_t pos) const {

@@ -54,7 +54,7 @@ class PageArchive {
     const uint32_t n = kv_->shape().archive_entries();
     if (page + n >= n_pages) kv_->archive_flags()[page % n] = flag;
   }
-  // Of a page that left and has no copy.
+  // Counts `n` restored pages that had left and have no copy.
   void restore_without(uint64_t n) {
     kv_->count_left(n);
     kv_->count_dropped(n);

@@ -36,7 +36,7 @@ constexpr bool is_codec_page(uint64_t page_bytes) {
 // The largest block of a page.
 constexpr uint32_t max_block_bytes(uint32_t page_bytes) { return kBlockHeaderBytes + page_bytes; }
 
-// Of the page with the position of its first token, in a stream.
+// The checksum of a page: its bytes, its stream, and the position of its first token.
 uint64_t page_checksum(const void* page, uint32_t page_bytes, uint32_t stream, uint32_t position);
 
 // Writes a block's header; what a header says.

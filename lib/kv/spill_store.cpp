@@ -302,7 +302,7 @@ bool SpillStore::write_to_file(Lock& lock, uint32_t index) {
   return true;
 }
 
-// Of a block that counts as free already, and that no other store has from this one.
+// Returns the cells of a block that counts as free already, and that no other store has from this one.
 void SpillStore::give_cells_back(Entry& e) {
   const auto n = static_cast<uint32_t>(SpillCells::cells_for(e.block_bytes));
   stats_.stored_bytes -= uint64_t{n} * SpillCells::kCellBytes;
@@ -352,7 +352,7 @@ Status SpillStore::get(SpillHandle handle, uint32_t stream, uint32_t position, v
   Lock lock(family_->mutex);
   if (!is_page(handle)) return fail(WEIR_ERR_INTERNAL, "the spill store holds no page %u", handle);
   const Where where = entries_[handle].where;
-  // Of pages in the queue, too: whether a worker has been there must make no difference.
+  // True of pages in the queue, too: whether a worker has been there must make no difference.
   entries_[handle].was_read = where != Where::kRaw;
   if (where <= Where::kBusy) {
     const uint64_t checksum = entries_[handle].checksum;
@@ -384,7 +384,7 @@ void SpillStore::give_reader(Reader& reader) {
   reader_free_.notify_one();
 }
 
-// Of a compressed page. The lock is held before and after.
+// Reads a compressed page to `out`. The lock is held before and after.
 Status SpillStore::read(Lock& lock, SpillHandle handle, uint32_t stream, uint32_t position, std::byte* out,
                         Reader& reader) {
   const Entry& e = entries_[handle];
@@ -477,7 +477,7 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
   if (--e.n_refs == 0) end_page(handle);
 }
 
-// Of a page without references. The lock is held.
+// Ends a page that has no references left. The lock is held.
 void SpillStore::end_page(uint32_t handle) {
   Entry& e = entries_[handle];
   --stats_.pages_held;
@@ -522,7 +522,7 @@ void SpillStore::wipe() {
   n_slots_used_ = 0;
 }
 
-// Of a page that is in no list any more.
+// Frees the place of a page that is in no list any more.
 void SpillStore::free_place(uint32_t index) {
   Entry& e = entries_[index];
   hand_over(index);

@@ -14,13 +14,13 @@ inline constexpr uint32_t kMaxTopLogits = 1024;
 inline constexpr uint32_t kLogitParts = 64;
 constexpr uint32_t logit_part_rows(uint32_t vocab_size) { return (vocab_size + kLogitParts - 1) / kLogitParts; }
 
-// Of such a part: its largest logit, and the sum of exp(logit - best), to which those that equal it give 1 also where
+// Such a part: its largest logit, and the sum of exp(logit - best), to which those that equal it give 1 also where
 // they are infinite. NaN counts as -inf. An empty part has -inf and 0.
 struct LogitPart {
   float best, sum;
 };
 
-// Of a bit for each token.
+// Words of a mask with a bit for each token.
 constexpr uint32_t mask_words(uint32_t vocab_size) { return (vocab_size + 31) / 32; }
 
 // The state of decoding, in device memory. The host gets a copy after every step.

@@ -39,7 +39,7 @@ struct Part {
         pages(reinterpret_cast<uint16_t*>(base + table_bytes(n_kv_heads, n_rows))) {}
 };
 
-// Of the part's rows, those whose pages are not in the pool. A page that is lost has no tokens there.
+// Reads the part's pages that are not in the pool from their copies. A page that is lost has no tokens there.
 Status read_cold(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows, const Part& part) {
   for (uint32_t head = 0; s.cold != nullptr && head < kv.n_kv_heads; ++head) {
     for (uint32_t i = 0; i < part.n_pages[head]; ++i) {

@@ -134,7 +134,7 @@ struct Step {
 
 // The rows that matrices read and write, and the logits.
 void lay_out_rows(const ModelConfig& config, uint32_t max_tok, Arena& arena, StepBuffers& b);
-// Of them, what the host has of a pass on a device.
+// Those of lay_out_rows() that the host has when a device computes the pass.
 void lay_out_shared_rows(const ModelConfig& config, uint32_t max_tok, Arena& arena, StepBuffers& b);
 // What attention needs besides. `max_pages`: most pages of a stream.
 void lay_out_attention(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,

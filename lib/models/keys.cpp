@@ -61,7 +61,7 @@ constexpr string_view kHarmless[] = {
     "vocab_size",          // the vocabulary has its own
 };
 
-// Of the parts that see and hear; a model that has any is refused by its tensors.
+// How the names of keys about seeing and hearing begin; a model with such parts is refused by its tensors.
 constexpr string_view kOtherParts[] = {"vision.", "audio.", "mm.", "image", "classifier."};
 
 // How a value can be without effect.

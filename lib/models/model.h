@@ -41,7 +41,7 @@ struct Architecture {
   bool multipliers = false;        // the file has factors of embeddings, residuals, attention and logits
   bool soft_caps = false;          // the file has caps of logits
   float usual_attn_cap = 0.0f, usual_logit_cap = 0.0f;  // of files that lack the keys
-  // Of files that lack the key: what the models' own configuration takes where it says nothing, since converters leave
+  // For files without the key: what the models' own configuration takes where it says nothing, since converters leave
   // the key out then. 0: 10,000.
   float usual_rope_base = 0.0f;
   bool rope_base_optional = false;  // such files are common

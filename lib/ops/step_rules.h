@@ -113,7 +113,7 @@ struct StepRules {
   AccumulateRule accumulate = AccumulateRule::kSum;
   bool marks = false;  // kAccumulate: in `stamp`
 
-  // With kCold: wanted is what selection lists. Of the wanted pages the best that are cold come back before attention,
+  // With kCold: wanted is what selection lists. The best wanted pages that are cold come back before attention,
   // each over the page in the pool with the least (stamp, last_score, row) that is neither wanted nor protected.
   bool recalls = false;
   bool stamps_wanted = false;  // what is wanted is stamped

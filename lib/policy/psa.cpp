@@ -111,7 +111,7 @@ class PsaPolicy final : public Policy {
     return a.fetcher->start(kv, *a.cold, a.layer, kv.n_tokens() + 1, selection_.sink_pages);
   }
 
-  // Of a layer whose tables have at most a microbatch each. Lists only if pages are lost.
+  // Brings the pages of a layer whose tables have at most a microbatch each. Lists are made only if pages are lost.
   void bring_whole_tables(KvCache& kv, const SelectArgs& a, PageLists& lists) const {
     PageSource* source = start_fetching(kv, a);
     bool all = true;

@@ -17,7 +17,7 @@
 
 namespace weir {
 
-// Of the pages that can leave and are not protected, the one with the oldest stamp; of equal stamps the one with the
+// Among pages that can leave and are not protected, the one with the oldest stamp; of equal stamps the one with the
 // lowest last score, then the oldest. The newest pages are protected: nothing has had a reason yet to read a page that
 // was just sealed, while any query that happens to read an old page renews its stamp.
 uint32_t RaasPolicy::victim(const StreamView& s, const RoomArgs& room) const {

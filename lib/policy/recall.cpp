@@ -22,8 +22,8 @@ bool is_in(Part part, const StreamView& s, uint32_t row) {
 // Rows of a step's wanted pages, ascending.
 using Wanted = std::span<const uint32_t>;
 
-// Of the resident pages that do not stay, nor are among the newest `protect`, nor wanted, the one of least (stamp,
-// score, row).
+// The resident page of least (stamp, score, row) that neither stays, nor is among the newest `protect`, nor wanted;
+// kNone if there is none.
 uint32_t stalest(const StreamView& s, const RecallOptions& o, Part part, Wanted wanted, uint32_t protect) {
   const uint32_t last = s.n_pages - std::min(s.n_pages, 1 + protect);  // the open page and the newest before it
   uint32_t best = kNone;

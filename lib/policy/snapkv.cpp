@@ -150,7 +150,7 @@ uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   uint32_t best = kNone;
   const uint32_t window = window_row(s, room.pos, pages_of(room.stream));
   for (uint32_t row = 0; row < window; ++row) {
-    // Of pages that were pinned with an earlier prompt only those of the first one are still prompt pages here.
+    // Among pages that were pinned with an earlier prompt, only those of the first one are still prompt pages here.
     if (!may_leave(s, row, window, stays)) continue;
     if (best == kNone || s.prompt_score[row] < s.prompt_score[best]) best = row;
   }

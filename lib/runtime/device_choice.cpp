@@ -77,7 +77,7 @@ Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetu
   return {};
 }
 
-// Of Vulkan's devices; false: none of them.
+// Takes one of Vulkan's devices; false: there is none that fits.
 bool take_vulkan(const BackendRequest& r, SessionSetup& setup) {
   ListedDevice devices[kMaxListed];
   uint32_t n = 0, wanted = 0, order[kMaxListed];

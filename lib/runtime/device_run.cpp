@@ -288,7 +288,7 @@ void Session::wipe_answers_of_device() {
   n_listed_ = 0;
 }
 
-// Of the token that was drawn for an answer.
+// Computes the log probabilities of the token that was drawn for an answer, and of the best ones.
 Status Session::find_probs(weir_token token) {
   const uint32_t vocab_size = model_->config().vocab_size, n = std::min(answer_.n_top, vocab_size);
   if (!logits_on_device_) {

@@ -103,7 +103,7 @@ Session::TokenText Session::push_text(weir_token token) {
   return {text, has_stops_ ? stops_.push(text) : StopStrings::Piece{text, -1}};
 }
 
-// A token that was appended, with its whole text. Of one that is not shown the tags need the text.
+// A token that was appended, with its whole text. The tags need the text of a token that is not shown, too.
 void Session::push_part(weir_token token, std::string_view text) {
   const bool special = (answer_.flags & WEIR_GENERATE_SPECIAL_TEXT) != 0;
   parts_.push(token, text, hidden_text(model_->tokenizer(), token, special, text));

@@ -14,7 +14,7 @@ LogitPart logit_part(const float* logits, uint32_t n);
 struct LogProbs {
   static constexpr uint32_t kMax = 64;
 
-  // Of `token`, and of the n best, n at most kMax; of NaN as if it were -inf.
+  // Computes those of `token` and of the n best, n at most kMax; NaN counts as -inf.
   void compute(const float* logits, uint32_t vocab_size, weir_token token, uint32_t n);
   // The same from less: the n best logits of all in order, the parts of all, and the token's logit.
   void compute(const int32_t* ids, const float* logits, uint32_t n, const LogitPart* parts, float logit);

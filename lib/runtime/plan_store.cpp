@@ -54,7 +54,7 @@ const char* spill_option(const weir_session_options& o) {
                                                               : nullptr;
 }
 
-// Of a session without a store: whether the options may speak of one.
+// Refuses the store's options for a session without a store, unless they may be there all the same.
 Status refuse_options(const weir_session_options& o, const PolicyNeeds& needs, const StepRules& rules) {
   const char* option = spill_option(o);
   if (option == nullptr || needs.may_recall) return {};  // nothing leaves a pool that holds all
@@ -94,8 +94,8 @@ uint64_t default_raw(uint64_t budget, uint64_t all_raw, uint64_t max_raw) {
   return std::min(std::max(raw, budget / kRawShare), max_raw);
 }
 
-// Without recall: pages of a stream that may have copies at one time. Of the oldest and of the newest perhaps only
-// those of one stream.
+// Without recall: pages of a stream that may have copies at one time. The oldest and the newest may be copies of
+// one stream only.
 Status plan_copies(const SpillOptions& spill, SessionSetup& setup) {
   WEIR_TRY(plan_spill(spill, setup.spill_plan));
   if (setup.kv.archive_pages != 0)

@@ -12,7 +12,7 @@
 
 namespace weir {
 
-// Of a mask with a bit for each token; null: all.
+// Whether a mask with a bit for each token allows the token; null: all are allowed.
 inline bool is_allowed(const uint32_t* allowed, uint32_t token) {
   return allowed == nullptr || (allowed[token / 32] >> (token % 32) & 1) != 0;
 }
@@ -59,7 +59,7 @@ class Sampler {
   // Draws from logits [vocab_size]. WEIR_ERR_FORMAT when none of them is a number, WEIR_ERR_STATE when all tokens are
   // forbidden. `allowed`: a bit for each token that may be drawn, at least one; null: all may.
   Status sample(const float* logits, weir_token& token, const uint32_t* allowed = nullptr);
-  // Of some tokens, in any order.
+  // Tokens that may be drawn, in any order.
   struct Candidates {
     const int32_t* ids = nullptr;
     const float* logits = nullptr;

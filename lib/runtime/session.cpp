@@ -126,8 +126,8 @@ Status Session::reset() {
   return {};
 }
 
-// Of the host's memory all but pages and their copies, which KvCache and SpillStore wipe. Memory that nothing has
-// touched stays so.
+// Wipes the conversation in host memory, but for pages and their copies, which KvCache and SpillStore wipe. Memory that
+// nothing has touched stays untouched.
 void Session::wipe_conversation() {
   wipe(&detokenizer_, sizeof(detokenizer_));
   detokenizer_.reset(&model_->tokenizer(), false, true);

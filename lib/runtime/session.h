@@ -413,8 +413,8 @@ class Session {
   LogProbs probs_;                    // of the latest token that was drawn for an answer
   void* block_ = nullptr;
   uint64_t block_bytes_ = 0;
-  // Of it, what steps and prompts compute with, logits, sampler and tokens; whether there may be something of the
-  // conversation although it has no tokens.
+  // The part of block_ that steps and prompts compute with, logits, sampler and tokens; whether it may hold something
+  // of the conversation although that has no tokens.
   void* private_ = nullptr;
   uint64_t private_bytes_ = 0;
   bool is_used_ = false, was_used_ = false;

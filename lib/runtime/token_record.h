@@ -48,7 +48,7 @@ class TokenRecord {
   std::span<weir_token> room(uint32_t n_tokens) { return {tokens_, n_tokens - first_}; }
   std::span<weir_token> front_room(uint32_t n_tokens) { return {front_, std::min(shape_.front, n_tokens)}; }
 
-  // Of the same shape; the conversation has n_tokens.
+  // Copies the record of a conversation of n_tokens; `other` has the same shape.
   void copy_from(const TokenRecord& other, uint32_t n_tokens) {
     first_ = other.first_;
     std::copy_n(other.tokens_, n_tokens - first_, tokens_);
