@@ -214,8 +214,8 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   tile.load(w, own, digest);
   const Place place = {open.slot, w.pos - open.first_pos, w.digest_index(k.rope.append_row[w.kv_head])};
   s.top.clear();
-  Leaver leaver;
-  if constexpr (kRecalls) leaver = begin_recall(w);
+  PoolPage page;
+  if constexpr (kRecalls) page = begin_recall(w);
   wait_for_previous();
   start_next();
   read_queries(w, rotation);
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
     tile.find(w, own, digest);
     tile.load(w, own, digest);
   }
-  if constexpr (kRecalls) keep_leaver(w, leaver);
+  if constexpr (kRecalls) keep_candidate(w, page);
   cluster_wait();  // all blocks have begun, so their shared memory can be written
   __syncthreads();
   if constexpr (kAgg == AggMode::kMaxZ) {

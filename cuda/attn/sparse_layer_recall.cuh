@@ -48,8 +48,8 @@ struct Recall {
   }
 };
 
-// A page in the pool, in a thread's registers while its reads are on their way.
-struct Leaver {
+// A page of the pool in a thread's registers, while its reads are on their way.
+struct PoolPage {
   uint32_t row, flags, stamp;
 };
 
@@ -71,7 +71,7 @@ __device__ void list_rows(const Work<kDim>& w, uint32_t bits, uint32_t& n_all, c
 // Begins to read what the exchange needs of the tables; see sparse_layer() for when that was written. Returns what it
 // says of candidate threadIdx.x to leave.
 template <uint32_t kDim>
-__device__ Leaver begin_recall(const Work<kDim>& w) {
+__device__ PoolPage begin_recall(const Work<kDim>& w) {
   const PageRecallArgs& a = w.k.recall;
   const Recall<kDim> r(w);
   const uint32_t stream = a.layer * a.tables.n_kv_heads + w.kv_head, n_words = resident_words(w.n);
@@ -98,21 +98,21 @@ __device__ Leaver begin_recall(const Work<kDim>& w) {
   list_rows(w, bits, n, [&](uint32_t row, uint32_t place) { r.leaving[place].row = row; });
   if (threadIdx.x == 0) w.recall->counts.n_leaving = n;
   __syncthreads();
-  Leaver leaver = {kNoRow, 0, 0};
+  PoolPage page = {kNoRow, 0, 0};
   if (threadIdx.x < n) {
     const size_t row = r.leaving[threadIdx.x].row, at = w.recall->stream.first + row;
-    leaver = {static_cast<uint32_t>(row), a.tables.flags[at], a.tables.stamp[at]};
+    page = {static_cast<uint32_t>(row), a.tables.flags[at], a.tables.stamp[at]};
   }
-  return leaver;
+  return page;
 }
 
 // Keeps the candidate to leave for later, when its reads have ended.
 template <uint32_t kDim>
-__device__ void keep_leaver(const Work<kDim>& w, const Leaver& leaver) {
-  if (leaver.row == kNoRow) return;
+__device__ void keep_candidate(const Work<kDim>& w, const PoolPage& page) {
+  if (page.row == kNoRow) return;
   const uint32_t end = w.n - min(w.n, 1 + w.k.recall.rules.protect.pages);
-  const bool may_leave = leaver.row < end && !stays_there(w.k.recall.rules, leaver.row, leaver.flags);
-  Recall<kDim>(w).leaving[threadIdx.x] = {leaver.stamp, may_leave ? leaver.row : kNoRow, 0};
+  const bool may_leave = page.row < end && !stays_there(w.k.recall.rules, page.row, page.flags);
+  Recall<kDim>(w).leaving[threadIdx.x] = {page.stamp, may_leave ? page.row : kNoRow, 0};
 }
 
 // Tells all blocks what the first one found. Executed by that one, before a barrier of the cluster.

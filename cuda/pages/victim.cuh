@@ -38,7 +38,7 @@ struct DeviceStream {
 struct Room {
   uint32_t pos;    // position of the next token
   uint32_t opens;  // 1 if that token begins a page
-  __device__ bool crowded(const DeviceStream& s) const { return s.n_pages + opens > s.capacity; }
+  __device__ bool is_full(const DeviceStream& s) const { return s.n_pages + opens > s.capacity; }
 };
 
 // With recall: whether a page stays in the pool.
@@ -71,8 +71,8 @@ struct LowestRow {
 // kWindow: the first page after the front rows that may leave, if the stream is full or the window has passed the page.
 __device__ inline uint32_t window_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   const uint32_t lane = threadIdx.x % kWarp;
-  const bool crowded = room.crowded(s);
-  if (!crowded && rules.window_tokens == 0) return kNoRow;
+  const bool is_full = room.is_full(s);
+  if (!is_full && rules.window_tokens == 0) return kNoRow;
   for (uint32_t first = rules.front_rows; first < s.n_pages; first += kWarp) {
     const uint32_t at = first + lane;
     const uint32_t may_leave = __ballot_sync(kAllLanes, at < s.n_pages && (s.flags[at] & kPageStays) == 0);
@@ -80,7 +80,7 @@ __device__ inline uint32_t window_victim(const StepRules& rules, const DeviceStr
     const uint32_t row = first + __ffs(static_cast<int>(may_leave)) - 1;
     const bool past_window =
         rules.window_tokens != 0 && row + 1 < s.n_pages && s.end(row) + rules.window_tokens <= uint64_t{room.pos} + 1;
-    return crowded || past_window ? row : kNoRow;
+    return is_full || past_window ? row : kNoRow;
   }
   return kNoRow;
 }
@@ -89,11 +89,11 @@ __device__ inline uint32_t window_victim(const StepRules& rules, const DeviceStr
 // recent.
 __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
   const uint32_t lane = threadIdx.x % kWarp;
-  const bool crowded = room.crowded(s);
+  const bool is_full = room.is_full(s);
   const bool parted = rules.decode_pages != 0;  // decode pages have a budget of their own
   const uint32_t after = s.n_pages + room.opens;
-  if (!crowded && (!parted || after <= rules.decode_pages)) return kNoRow;
-  const uint32_t stays = parted && !crowded ? kPageStays | kPagePrompt : kPageStays;
+  if (!is_full && (!parted || after <= rules.decode_pages)) return kNoRow;
+  const uint32_t stays = parted && !is_full ? kPageStays | kPagePrompt : kPageStays;
   uint32_t n_prompt = 0, n_free = 0;
 #pragma unroll 4
   for (uint32_t row = lane; row < s.n_pages; row += kWarp) {
@@ -103,7 +103,7 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
   }
   n_prompt = warp_sum(n_prompt);
   n_free = warp_sum(n_free);
-  if (!crowded) {
+  if (!is_full) {
     const bool whole = n_prompt <= rules.whole_prompt_pages;
     if (after - n_prompt <= (whole ? rules.all_pages - n_prompt : rules.decode_pages)) return kNoRow;
   }
@@ -135,7 +135,7 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
 
 // kLightest: the page with the least (last score, row), outside the recent window as long as there is one.
 __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
-  if (!room.crowded(s)) return kNoRow;
+  if (!room.is_full(s)) return kNoRow;
   LowestRow outside, any;
 #pragma unroll 4
   for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
@@ -155,7 +155,7 @@ __device__ inline uint32_t lightest_victim(const StepRules& rules, const DeviceS
 
 // kMarked: the page with the most marks, among equals the least (last score, row); never the last row.
 __device__ inline uint32_t marked_victim(const DeviceStream& s, const Room& room) {
-  if (!room.crowded(s)) return kNoRow;
+  if (!room.is_full(s)) return kNoRow;
   LowestRow lowest;
   for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
     if ((s.flags[row] & kPageStays) != 0) continue;
@@ -201,7 +201,7 @@ __device__ inline uint32_t cold_victim(const StepRules& rules, const DeviceStrea
 
 // kRandom: the page with the least (random order, row); never the last row.
 __device__ inline uint32_t random_victim(const StepRules& rules, const DeviceStream& s, const Room& room) {
-  if (!room.crowded(s)) return kNoRow;
+  if (!room.is_full(s)) return kNoRow;
   LowestRow lowest;
   for (uint32_t row = threadIdx.x % kWarp; row + 1 < s.n_pages; row += kWarp) {
     if ((s.flags[row] & kPageStays) == 0)

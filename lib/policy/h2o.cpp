@@ -45,7 +45,7 @@ class H2oPolicy final : public Policy {
 
   // The page with the lowest score outside the recent window; when none of those can leave, the lowest of all.
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    if (!room.crowded) return kNone;
+    if (!room.is_full) return kNone;
     const auto weight = [&](uint32_t row) {
       const uint32_t steps = room.pos + 1 > s.stamp[row] ? room.pos + 1 - s.stamp[row] : 1;
       return o_.normalise != 0 ? score_of(s, row) / static_cast<float>(steps) : score_of(s, row);

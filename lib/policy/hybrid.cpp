@@ -94,14 +94,14 @@ class HybridPolicy final : public RaasPolicy {
 
   // Prompt pages that were unpinned leave only when the table is full, not when the answer has used up its part.
   uint32_t staying_flags(const RoomArgs& room) const override {
-    return room.crowded ? kPageStays : kPageStays | kPagePrompt;
+    return room.is_full ? kPageStays : kPageStays | kPagePrompt;
   }
 
   // Decode pages are limited to the answer's part, even while the table has free rows that are meant for prompts.
   bool is_full(const StreamView& s, const RoomArgs& room) const override {
-    if (room.phase != Phase::kDecode) return room.crowded;
+    if (room.phase != Phase::kDecode) return room.is_full;
     const uint32_t n_prompt = prompt_pages(s);
-    return room.crowded || s.n_pages - n_prompt + room.opens > split_.decode_part(n_prompt);
+    return room.is_full || s.n_pages - n_prompt + room.opens > split_.decode_part(n_prompt);
   }
 
   SelectionOptions selection_;

@@ -78,7 +78,7 @@ struct RoomArgs {
   Phase phase = Phase::kDecode;
   uint32_t pos = 0;      // position of the first token that will be appended
   uint32_t opens = 0;    // pages that the coming tokens will open
-  bool crowded = false;  // the stream has too few free rows for them, or with recall too few free slots
+  bool is_full = false;  // the stream has too few free rows for them, or with recall too few free slots
   uint32_t stream = 0;   // index of the stream, layer * n_kv_heads + KV head
 };
 

@@ -36,7 +36,7 @@ class RaasPolicy : public PinnedPromptPolicy {
 
  protected:
   // True if a page must leave before the next tokens are appended.
-  virtual bool is_full(const StreamView&, const RoomArgs& room) const { return room.crowded; }
+  virtual bool is_full(const StreamView&, const RoomArgs& room) const { return room.is_full; }
   // Pages with any of these flags cannot leave now.
   virtual uint32_t staying_flags(const RoomArgs&) const { return kPageStays; }
 

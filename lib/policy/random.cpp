@@ -19,7 +19,7 @@ class RandomPolicy final : public PinnedPromptPolicy {
   Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) RandomPolicy(*this); }
 
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    if (!room.crowded) return kNone;
+    if (!room.is_full) return kNone;
     return lowest_row(s, s.n_pages,
                       [&](uint32_t row) { return random_order(seed_, room.stream, room.pos, s.first_pos[row]); });
   }

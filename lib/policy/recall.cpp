@@ -38,7 +38,7 @@ uint32_t stalest(const StreamView& s, const RecallOptions& o, Part part, Wanted 
 
 // The part that makes room when `n_coming` pages come, of prompts or not: prompts if they would hold more slots than
 // are theirs.
-Part giving_part(const StreamView& s, const RecallOptions& o, bool for_prompt, uint32_t n_coming) {
+Part victim_part(const StreamView& s, const RecallOptions& o, bool for_prompt, uint32_t n_coming) {
   if (o.prompt_slots == 0) return Part::kAll;
   uint32_t n_sealed = 0, n_resident = 0;
   for (uint32_t row = 0; row + 1 < s.n_pages; ++row) {
@@ -100,7 +100,7 @@ void bring_back(KvCache& kv, ColdPages& cold, uint32_t stream, Wanted wanted, co
     const uint32_t row = best_cold(s, o, wanted);
     if (row == kNone) return;
     if (kv.stream(stream).n_resident == s.n_slots) {
-      const uint32_t leaves = stalest_of_parts(s, o, giving_part(s, o, is_prompt(s, row), 1), wanted, o.protect);
+      const uint32_t leaves = stalest_of_parts(s, o, victim_part(s, o, is_prompt(s, row), 1), wanted, o.protect);
       if (leaves == kNone) return;
       kv.evict(stream, leaves);
     }
@@ -133,8 +133,8 @@ RecallParts recall_parts(const StreamView& s, const RecallOptions& o) {
 }
 
 uint32_t recall_victim(const StreamView& s, const RoomArgs& room, const RecallOptions& o) {
-  if (!room.crowded) return kNone;
-  const Part first = giving_part(s, o, room.phase == Phase::kPrompt, room.opens);
+  if (!room.is_full) return kNone;
+  const Part first = victim_part(s, o, room.phase == Phase::kPrompt, room.opens);
   const uint32_t row = stalest_of_parts(s, o, first, {}, o.protect);
   // A prompt beside many pins takes the protected pages too.
   return row != kNone ? row : stalest_of_parts(s, o, first, {}, 0);

@@ -8,9 +8,9 @@ namespace {
 
 constexpr uint32_t kNone = Policy::kNone;
 
-// Which of two streams gives a page of the one pool: for an answer the one whose page was attended the longest ago, of
+// Which of two streams a page of the one pool leaves: for an answer the one whose page was attended the longest ago, of
 // equals in the last layer, which comes last in the next step, too; for a prompt the one with the most pages.
-bool gives_before(const KvCache& kv, Phase phase, uint32_t a, uint32_t b) {
+bool leaves_before(const KvCache& kv, Phase phase, uint32_t a, uint32_t b) {
   const StreamView x = kv.stream(a), y = kv.stream(b);
   const uint32_t row = kv.pool_rows()[a], other = kv.pool_rows()[b];
   if (phase != Phase::kDecode && x.n_resident != y.n_resident) return x.n_resident > y.n_resident;
@@ -32,15 +32,15 @@ bool evict_from_pool(const Policy& policy, KvCache& kv, RoomArgs room, const Evi
   };
   for (uint32_t s = 0; s < n; ++s) kv.is_in_pool(s) ? ask(s) : void(kv.pool_rows()[s] = kNone);
   while (!kv.can_open(first, room.opens)) {
-    uint32_t gives = kNone;
+    uint32_t from = kNone;
     for (uint32_t s = 0; s < n; ++s) {
-      if (kv.pool_rows()[s] != kNone && (gives == kNone || gives_before(kv, room.phase, s, gives))) gives = s;
+      if (kv.pool_rows()[s] != kNone && (from == kNone || leaves_before(kv, room.phase, s, from))) from = s;
     }
-    if (gives == kNone) return false;
-    room.stream = gives;
-    if (hook.fn != nullptr) hook.fn(hook.user, gives, kv.stream(gives), kv.pool_rows()[gives], room);
-    kv.evict(gives, kv.pool_rows()[gives]);
-    ask(gives);
+    if (from == kNone) return false;
+    room.stream = from;
+    if (hook.fn != nullptr) hook.fn(hook.user, from, kv.stream(from), kv.pool_rows()[from], room);
+    kv.evict(from, kv.pool_rows()[from]);
+    ask(from);
   }
   return true;
 }
@@ -57,9 +57,9 @@ void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, c
     }
     for (;;) {
       const StreamView stream = kv.stream(s);
-      room.crowded = !kv.can_open(s, room.opens);
+      room.is_full = !kv.can_open(s, room.opens);
       if (kv.is_in_pool(s)) {
-        if (!room.crowded || !evict_from_pool(policy, kv, room, hook)) break;
+        if (!room.is_full || !evict_from_pool(policy, kv, room, hook)) break;
         continue;
       }
       const uint32_t row = policy.victim(stream, room);

@@ -56,7 +56,7 @@ class SinkPolicy final : public Policy {
     if (row >= s.n_pages) return kNone;
     const bool past_window = o_.window != 0 && row + 1 < s.n_pages &&
                              uint64_t{s.first_pos[row]} + s.len[row] + o_.window <= uint64_t{room.pos} + 1;
-    return room.crowded || past_window ? row : kNone;
+    return room.is_full || past_window ? row : kNone;
   }
 
   uint32_t n_front_rows() const override { return sink_pages_; }

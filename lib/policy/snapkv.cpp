@@ -142,7 +142,7 @@ uint32_t SnapKvPolicy::victim(const StreamView& s, const RoomArgs& room) const {
   }
   const bool has_share = o_.shares && room.phase == Phase::kPromptEnd;
   const bool above = prompt_pages(s) > (has_share ? max_pages(s) : limit(s, room.stream));
-  if (room.phase == Phase::kPromptEnd ? !above : !room.crowded) return kNone;
+  if (room.phase == Phase::kPromptEnd ? !above : !room.is_full) return kNone;
   if (!above) {
     const uint32_t row = next_.victim(s, room);
     if (row != kNone && !is_filling(s, row) && (s.flags[row] & kPagePrompt) == 0) return row;

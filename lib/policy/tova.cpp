@@ -37,7 +37,7 @@ class TovaPolicy final : public Policy {
 
   // While a prompt is read, the last query of each chunk decides.
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    if (!room.crowded) return kNone;
+    if (!room.is_full) return kNone;
     const bool by_marks = o_.marks != 0 && room.phase == Phase::kDecode;
     return lowest_row(s, s.n_pages, [&](uint32_t row) {
       return std::pair(by_marks ? -int64_t{marks_of(s, row)} : 0, score_of(s, row));

@@ -21,7 +21,7 @@ struct Room {
 };
 
 uint word_of(uvec2 table, Stream s, uint row) { return SharedCells(table).v[s.first + row]; }
-bool is_crowded(Stream s, Room room) { return s.n + room.opens > s.capacity; }
+bool is_full(Stream s, Room room) { return s.n + room.opens > s.capacity; }
 bool is_filling(TablesAt t, Stream s, uint row) {
     return row + 1u == s.n && word_of(t.len, s, row) < kPageRows;
 }
@@ -113,15 +113,15 @@ uint min_row(Least own) {
 
 // The first page after the front rows that may leave, if the stream is full or the window has passed the page.
 uint window_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
-    const bool crowded = is_crowded(s, room);
-    if (!crowded && rules.window_tokens == 0u) return kNoRow;
+    const bool full = is_full(s, room);
+    if (!full && rules.window_tokens == 0u) return kNoRow;
     uint row = kNoRow;
     for (uint first = rules.front_rows; first < s.n && row == kNoRow; first += gl_SubgroupSize) {
         const uint at = first + gl_SubgroupInvocationID;
         const bool leaves = at < s.n && may_leave(t, s, at);
         row = subgroupMin(leaves ? at : kNoRow);
     }
-    if (row == kNoRow || crowded) return row;
+    if (row == kNoRow || full) return row;
     return row + 1u < s.n && ends_by(t, s, row, rules.window_tokens, room.pos + 1u) ? row : kNoRow;
 }
 
@@ -135,9 +135,9 @@ uint protected_pages(VictimRules rules, uint n_free) {
 // The least (stamp, score) of the pages that are not protected as recent. Pages of the answer may have a budget of
 // their own (decode_pages); then pages of the prompt leave only when the stream is full.
 uint stalest_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
-    const bool crowded = is_crowded(s, room);
-    if (!crowded && (rules.decode_pages == 0u || s.n + room.opens <= rules.decode_pages)) return kNoRow;
-    const uint stays = crowded ? kFlagsStay : kFlagsStay | kFlagPrompt;
+    const bool full = is_full(s, room);
+    if (!full && (rules.decode_pages == 0u || s.n + room.opens <= rules.decode_pages)) return kNoRow;
+    const uint stays = full ? kFlagsStay : kFlagsStay | kFlagPrompt;
     uint n_prompt = 0u, n_free = 0u;
     for (uint row = gl_SubgroupInvocationID; row < s.n; row += gl_SubgroupSize) {
         const uint flags = word_of(t.flags, s, row);
@@ -147,7 +147,7 @@ uint stalest_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
     n_prompt = subgroupAdd(n_prompt);
     n_free = subgroupAdd(n_free);
     const uint most = n_prompt <= rules.whole_prompt_pages ? rules.all_pages - n_prompt : rules.decode_pages;
-    if (!crowded && s.n + room.opens - n_prompt <= most) return kNoRow;
+    if (!full && s.n + room.opens - n_prompt <= most) return kNoRow;
     const uint n_candidates = n_free - protected_pages(rules, n_free);
     Least least = no_row();
     uint n_before = 0u;
@@ -240,7 +240,7 @@ uint victim_of(VictimRules rules, TablesAt t, Stream s, Room room) {
         row = window_victim(rules, t, s, room);
     } else if (rules.victim == kVictimStalest) {
         row = stalest_victim(rules, t, s, room);
-    } else if (is_crowded(s, room)) {
+    } else if (is_full(s, room)) {
         if (rules.victim == kVictimLightest) row = lightest_victim(rules, t, s, room);
         if (rules.victim == kVictimMarked) row = marked_victim(t, s);
         if (rules.victim == kVictimRandom) row = random_victim(rules, t, s, room);

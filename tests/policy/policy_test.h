@@ -36,8 +36,8 @@ struct Made {
   }
 };
 
-inline RoomArgs room(uint32_t pos, bool crowded, uint32_t stream = 0) {
-  return {Phase::kDecode, pos, 1, crowded, stream};
+inline RoomArgs room(uint32_t pos, bool is_full, uint32_t stream = 0) {
+  return {Phase::kDecode, pos, 1, is_full, stream};
 }
 
 // One stream's table with room for `capacity` rows.

@@ -89,7 +89,7 @@ void room__streams_are_asked_until_nothing_leaves(void**) {
     assert_true(room.phase == Phase::kPromptEnd);
     assert_int_equal(room.pos, 6 * kPageTokens);
     assert_int_equal(room.opens, 1);
-    assert_int_equal(room.crowded, i % 3 == 0);  // the table is full until the first page left
+    assert_int_equal(room.is_full, i % 3 == 0);  // the table is full until the first page left
     assert_int_equal(room.stream, i / 3);
   }
 }

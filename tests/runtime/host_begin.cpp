@@ -41,7 +41,7 @@ struct Stream {
 
 struct Room {
   uint32_t pos, opens;
-  bool crowded(const Stream& s) const { return s.n + opens > s.capacity; }
+  bool is_full(const Stream& s) const { return s.n + opens > s.capacity; }
 };
 
 // Of the rows before `end` that may leave, the one with the least key, the lower one of equals.
@@ -59,23 +59,23 @@ uint32_t window_victim(const StepRules& rules, const Stream& s, const Room& room
   while (row < s.n && s.stays(row)) ++row;
   if (row >= s.n) return kNone;
   const bool is_past = rules.window_tokens != 0 && row + 1 < s.n && s.end(row) + rules.window_tokens <= room.pos + 1;
-  return room.crowded(s) || is_past ? row : kNone;
+  return room.is_full(s) || is_past ? row : kNone;
 }
 
 // The pages of the answer may have a budget of their own (decode_pages); then pages of the prompt leave only when the
 // stream is full.
 uint32_t stalest_victim(const StepRules& rules, const Stream& s, const Room& room) {
-  const bool crowded = room.crowded(s);
-  if (!crowded && rules.decode_pages == 0) return kNone;
+  const bool is_full = room.is_full(s);
+  if (!is_full && rules.decode_pages == 0) return kNone;
   uint32_t n_prompt = 0, n_free = 0;
-  const uint32_t stays = crowded ? kPageStays : kPageStays | kPagePrompt;
+  const uint32_t stays = is_full ? kPageStays : kPageStays | kPagePrompt;
   for (uint32_t row = 0; row < s.n; ++row) {
     n_prompt += (s.flags(row) & kPagePrompt) != 0 ? 1 : 0;
     n_free += (s.flags(row) & stays) == 0 ? 1 : 0;
   }
   const uint32_t n_answer = s.n + room.opens - n_prompt;
   const uint32_t most = n_prompt <= rules.whole_prompt_pages ? rules.all_pages - n_prompt : rules.decode_pages;
-  if (!crowded && (s.n + room.opens <= rules.decode_pages || n_answer <= most)) return kNone;
+  if (!is_full && (s.n + room.opens <= rules.decode_pages || n_answer <= most)) return kNone;
   if (n_free == 0) return kNone;
   uint32_t left = n_free - protected_pages(rules.protect, n_free);
   const auto is_candidate = [&](uint32_t row) {
@@ -134,13 +134,13 @@ uint32_t victim(const StepRules& rules, const Stream& s, const Room& room) {
     case VictimRule::kStalest:
       return stalest_victim(rules, s, room);
     case VictimRule::kLightest:
-      return room.crowded(s) ? lightest_victim(rules, s, room) : kNone;
+      return room.is_full(s) ? lightest_victim(rules, s, room) : kNone;
     case VictimRule::kMarked:
-      if (!room.crowded(s)) return kNone;
+      if (!room.is_full(s)) return kNone;
       return min_row(s.n - 1, may,
                      [&](uint32_t row) { return std::tuple(-int64_t{s.stamp(row) - s.pos(row) - 1}, s.score(row)); });
     case VictimRule::kRandom:
-      if (!room.crowded(s)) return kNone;
+      if (!room.is_full(s)) return kNone;
       return min_row(s.n - 1, may,
                      [&](uint32_t row) { return random_order(rules.seed, s.index, room.pos, s.pos(row)); });
   }

@@ -51,7 +51,7 @@ struct Stream {
   void want_by_parts();
   uint32_t best_cold() const;
   uint32_t stalest(Part part) const;
-  Part giving_part(uint32_t n_coming) const;
+  Part victim_part(uint32_t n_coming) const;
   void leave(uint32_t row, uint32_t now) const;
   void list_attended() const;
 
@@ -100,7 +100,7 @@ uint32_t Stream::stalest(Part of) const {
 }
 
 // Prompts give if they would have more than their slots with n_coming pages of theirs.
-Part Stream::giving_part(uint32_t n_coming) const {
+Part Stream::victim_part(uint32_t n_coming) const {
   uint32_t n_sealed = n_coming, n_there = n_coming;
   for (uint32_t row = 0; row + 1 < n; ++row) {
     n_sealed += part(row) == kPrompt ? 1 : 0;
@@ -153,9 +153,9 @@ std::vector<RecallEntry> exchange(const Stream& s, uint32_t now) {
     if (s.t.n_resident[s.index] < s.n_slots) {
       entry.slot = s.t.free_slots[s.t.slot_begin[s.index + 1] - 1 - s.t.n_resident[s.index]];
     } else {
-      const Part gives = s.giving_part(s.part(row) == kPrompt ? 1 : 0);
-      entry.left = s.stalest(gives);
-      if (entry.left == kNone) entry.left = s.stalest(gives == kPrompt ? kAnswer : kPrompt);
+      const Part first = s.victim_part(s.part(row) == kPrompt ? 1 : 0);
+      entry.left = s.stalest(first);
+      if (entry.left == kNone) entry.left = s.stalest(first == kPrompt ? kAnswer : kPrompt);
       if (entry.left == kNone) break;
       entry.slot = s.slot(entry.left);
       s.leave(entry.left, now);
