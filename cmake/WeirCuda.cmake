@@ -4,7 +4,7 @@
 set(WEIR_CUDA_ARCH "" CACHE STRING
     "CUDA architectures as in CMake, such as 90-real; empty: one for development (90-real); `all`: for a release")
 option(WEIR_CUDA "Build the CUDA backend when nvcc is there" ON)
-# Of the sanitizers only ThreadSanitizer gets along with the driver; `./dev gpu-bundle --tsan` asks for both.
+# ThreadSanitizer is the only sanitizer that gets along with the driver; `./dev gpu-bundle --tsan` asks for both.
 option(WEIR_CUDA_TSAN "Build the CUDA backend with WEIR_SANITIZE=thread" OFF)
 mark_as_advanced(WEIR_CUDA_TSAN)
 if(WEIR_CUDA_TSAN AND NOT WEIR_SANITIZE STREQUAL "thread")

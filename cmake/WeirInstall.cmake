@@ -101,7 +101,7 @@ weir_install_licence(xxhash weir runtime libxxhash-dev)
 if(weir_zstd_kind STREQUAL "static")
   weir_install_licence(zstandard weir runtime libzstd-dev)
 endif()
-# Of what is inside of self-contained files and libweir.a besides.
+# Licences of what self-contained files and libweir.a have inside besides.
 if(WEIR_SELF_CONTAINED)
   weir_install_licence(pcre2 weir runtime libpcre2-dev)
   weir_install_licence(libstdc++ weir runtime libstdc++-${weir_gcc}-dev gcc-${weir_gcc}-base)

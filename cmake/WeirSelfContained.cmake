@@ -112,7 +112,7 @@ if(weir_is_x86_64)
   target_sources(weir_own_program INTERFACE $<TARGET_OBJECTS:weir_old_start_objects>)
   weir_wrap(weir_own_program __libc_start_main)
 endif()
-# Of modules and programs; empty where they share the system's libraries.
+# What modules and programs link; empty where they share the system's libraries.
 if(WEIR_SELF_CONTAINED)
   set(WEIR_INSIDE weir_inside)
   set(WEIR_OWN_PROGRAM weir_own_program)

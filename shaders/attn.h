@@ -17,7 +17,7 @@ WEIR_SHARED uint kNoPage = 0xFFFFFFFFu;  // kNoSlot
 WEIR_SHARED uint kTeamLanes = 8;
 WEIR_SHARED uint kMaxChannels = 256;
 
-// Of attn_prompt_coop.comp: pairs of a row and a head that a workgroup takes, its invocations, channels of a matrix,
+// For attn_prompt_coop.comp: pairs of a row and a head that a workgroup takes, its invocations, channels of a matrix,
 // and of the longest head.
 WEIR_SHARED uint kPromptPairs = 64;
 WEIR_SHARED uint kPromptInvocations = 128;

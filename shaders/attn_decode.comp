@@ -44,7 +44,7 @@ void attend(Job j, Page page, uvec2 keys[kRowVectors], uvec2 values[kRowVectors]
     vec4 q[kVectors];
     load_queries(q);
     [[dont_unroll]] for (uint turn = 1u;; ++turn) {
-        // Of the subgroup's pages none exists any more.
+        // No page of the subgroup exists any more.
         if (subgroupMax(page.exists ? 1u : 0u) == 0u) break;
         const Page next = page_of(j, listed_at(j, turn));
         float page_sum = 0.0;

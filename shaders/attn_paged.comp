@@ -20,7 +20,7 @@ const uint kTokens = kPageRows / kTeamLanes;  // of a page, whose logits a lane 
 
 shared uvec2 keys[kPageRows * kMaxChannels / 4u];
 shared uvec2 values[kPageRows * kMaxChannels / 4u];
-// Of the round's pages: position, tokens (0: none is seen), slot and table row.
+// The round's pages: position, tokens (0: none is seen), slot and table row.
 shared uint first_pos[kRoundPages], len[kRoundPages], slot[kRoundPages], table_row[kRoundPages];
 
 // What this team's rows have seen.
@@ -210,7 +210,7 @@ void attend_page(uint i, uint at) {
     }
 }
 
-// Of a page that no row sees.
+// Clears the mass of a page that no row sees.
 void clear_mass(uint at) {
     [[unroll]] for (uint r = 0u; r < kTeamPairs; ++r) {
         if (is_null(p.a.page_mass) || !is_there[r] || team_lane() != 0u) continue;

@@ -29,14 +29,14 @@ const uint kEights = 2u * kParts;   // of a row, 8 numbers of f16
 // Rows in shared memory lie further apart, so that their beginnings are in different banks.
 const uint kRowStride = kEights + 1u, kLogitStride = kTile + 4u, kWeightStride = kTile / 8u + 1u;
 const uint kRoundPages = kSubgroups * 32u;  // listed pages whose tables are read at once
-// Of queries, keys and values, and of weights: those of 1/65536 of the largest are normal numbers of f16.
+// Factors of queries, keys and values, and of weights: those of 1/65536 of the largest are normal numbers of f16.
 const float kShrink = 1.0 / 16.0, kGrow = 4096.0;
 
 shared uvec4 key_tile[kTile * kRowStride], value_tile[kTile * kRowStride];
 shared float logits[kSubgroups * kSide * kLogitStride];
 shared uvec4 weights[kSubgroups * kSide * kWeightStride], low_weights[kSubgroups * kSide * kWeightStride];
 shared float factors[kPromptPairs];
-// Of the round's pages: position, tokens (0: none is seen) and slot.
+// The round's pages: position, tokens (0: none is seen) and slot.
 shared uint first_pos[kRoundPages], len[kRoundPages], slot[kRoundPages];
 
 #define A_MATRIX coopmat<float16_t, gl_ScopeSubgroup, kSide, kSide, gl_MatrixUseA>

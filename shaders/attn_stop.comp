@@ -21,18 +21,18 @@ const uint kNotDone = 0xFFFFFFFFu;
 
 // The next pages of the order, ascending; then in order.
 shared uint next_row[kStopBatch], next_key[kStopBatch], order[kStopBatch];
-// Of a round's pages: the logarithm of each head's sum, with bounds what they may have at most, relative to `base`, and
-// whether they may be the least.
+// Sums of a round's pages: the logarithm of each head's sum, with bounds what they may have at most, relative to
+// `base`, and whether they may be the least.
 shared float page_lse[kHeads * kGroups], page_most[kHeads * kGroups];
 shared bool may_be_least[kGroups];
 shared float base[kHeads];
 shared uint done_at[kHeads];
 
-// Of the stream, the same for all invocations; and up to which page of the order pages were taken.
+// The stream, the same for all invocations; and up to which page of the order pages were taken.
 uint n, table, n_forced_left, last_key, last_row;
 bool is_first, takes_forced_alone;
 
-// Of a head, in the invocation of its number.
+// What a head has seen, in the invocation of its number.
 struct Seen {
     float high, sum, least;  // exp(high) * sum is the sum of exp(logit); the least log of the sum of a page
     uint n_quiet;            // last pages with little of it each

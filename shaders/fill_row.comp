@@ -18,7 +18,7 @@ uvec2 mixed(uvec2 z) {
     return wide_xor_shifted(z, 31u);
 }
 
-// Of the page's element i.
+// The noise that is the page's element i.
 float noise(uint stream, uint i) {
     const uint n = 2u * kPageRows * a.head_dim;
     const uvec2 number = wide_sum(wide_product(wide(stream), wide(n)), wide(i + 1u));

@@ -29,7 +29,7 @@ layout(constant_id = 13) const uint kAcross = 4;
 
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Eights { uvec4 v[]; };  // of f16
 
-// Of a subgroup.
+// The part of the tile that a subgroup has.
 const uint kOwnTokens = kTileTokens / kDown, kOwnRows = kTileRows / kAcross;
 const uint kMatricesDown = kOwnTokens / kM, kMatricesAcross = kOwnRows / kN;
 // Eights of columns in a step; rows in shared memory are one further apart, so that eight of them lie in different

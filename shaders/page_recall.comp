@@ -90,7 +90,7 @@ void want_listed() {
 
 // ------------------------------------------------------------------------------------------------------------- choice
 
-// Of the invocation's rows the one that comes back first: pages that stay do, then those with the best score.
+// The invocation's row that comes back first: pages that stay do, then those with the best score.
 Least first_to_come() {
     Least least = no_row();
     for (uint row = invocation(); row < s.n; row += kThreads) {
@@ -100,7 +100,7 @@ Least first_to_come() {
     return least;
 }
 
-// Of the invocation's rows of a part the one that leaves first.
+// The invocation's row, of that part, that leaves first.
 Least first_to_leave(uint part) {
     Least least = no_row();
     const uint end = s.n - min(s.n, 1u + p.a.protect_pages);

@@ -19,11 +19,11 @@ layout(constant_id = 5) const uint kAgg = 0;
 // wait for the number of rows in use.
 const uint kHeads = 4u, kRowsAhead = 4u;
 
-// Of the list: its stream's pages and tables, and where its scores and its rows are.
+// The list: its stream's pages and tables, and where its scores and its rows are.
 uint n, group, stream, table, list_first;
 bool is_own;
 
-// Of the block that was read last: a bit for each row, and the scores of some heads.
+// The block that was read last: a bit for each row, and the scores of some heads.
 uint competing, forced, scored;
 float score[kHeads][kOwnRows];
 float total[kOwnRows];
@@ -162,7 +162,7 @@ float log_probability(float x, Stats s) {
     return has_estimate(s.center.x) ? log_p : uintBitsToFloat(kMinusInfinity);
 }
 
-// Of pairs, sum[h] and low[h], over the subgroup.
+// Sums pairs, sum[h] and low[h], over the subgroup.
 void sum_of_lanes(inout vec4 sum, inout vec4 low) {
     for (uint i = 1u; i < gl_SubgroupSize; i *= 2u) {
         [[unroll]] for (uint h = 0u; h < kHeads; ++h) {
@@ -323,7 +323,7 @@ void score_group() {
     }
 }
 
-// Of the invocation's rows those that are listed at the expense of the budget.
+// How many of the invocation's rows are listed at the expense of the budget.
 uint count_forced() {
     uint count = 0u;
     for (uint first = 0u; has_block(first, n); first += kBlockRows) {

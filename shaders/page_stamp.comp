@@ -22,7 +22,7 @@ uint key_of(uint row) {
 }
 void take(uint row, uint key, uint place) { OutWords(a.stamp).v[table + row] = now; }
 
-// Of the page at index `place` of the weights: the mean or the maximum over the group's heads.
+// The weight of the page at index `place`: the mean or the maximum over the group's heads.
 float group_weight(uint place) {
     const uint group = a.n_heads / a.n_kv_heads, first = stream * group * a.capacity + place;
     precise float w = Floats(a.weight).v[first];

@@ -84,7 +84,7 @@ void rotate_key(uint tok, uint kv_head, uint key) {
     }
 }
 
-// Of the digest's words for maximum and minimum: two channels. A page's first token begins them.
+// Updates a word of the digest, for maximum and minimum: two channels. A page's first token begins them.
 void update_digest(uvec2 digest, uint word, uint n, bool begins) {
     const uint low_at = p.a.head_dim / 2u + word;
     uint high = Words(digest).v[word], low = Words(digest).v[low_at];

@@ -128,7 +128,7 @@ WEIR_SHARED uint kRouteChosen = 0;
 WEIR_SHARED uint kRouteAll = 1;
 WEIR_SHARED uint kMaxRouted = 1024;  // experts
 
-// Of logits [n_tok, n_experts] the n_used experts of each token, ascending, and their weights, both [n_tok, n_used].
+// From logits [n_tok, n_experts] the n_used experts of each token, ascending, and their weights: [n_tok, n_used] both.
 struct RoutePush {
   uvec2 ids, weights, logits;
   uint n_experts, n_used, rule;

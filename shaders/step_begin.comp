@@ -16,8 +16,8 @@ layout(push_constant) uniform Push { Arguments p; };
 
 const uint kMoved = 4u;  // rows of a lane that are loaded before any of them is stored
 
-// Of the workgroup's streams: pages that left, of them those of prompts and, with recall, those that have a copy and
-// those that have none; pages that a window has passed, and pages opened.
+// Counts of the workgroup's streams: pages that left, of them those of prompts and, with recall, those that have a copy
+// and those that have none; pages that a window has passed, and pages opened.
 shared uint n_evicted, n_prompt_evicted, n_cold, n_lost, n_slid, n_opened;
 
 bool recalls() { return !is_null(p.a.tables.n_resident); }

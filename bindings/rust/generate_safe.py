@@ -96,7 +96,7 @@ class Safe:
         self.api, self.tools, self.lines = api, tools, []
 
     def doc(self, entry, indent, note="", is_copy=False):
-        """Of functions and structs the first paragraph: all of it is in weir-sys."""
+        """The first paragraph for functions and structs: all of it is in weir-sys."""
         text = headers.of_values(entry.doc.summary or entry.doc.body, "None", is_copy)
         has_more = isinstance(entry, headers.Function) or "\n\n" in entry.doc.body
         text = " ".join([text or f"`{entry.name}`.", *[note] * bool(note), *[f"See {entry.name}."] * has_more])

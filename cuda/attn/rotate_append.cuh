@@ -146,7 +146,7 @@ struct NewToken {
   }
 
  private:
-  // Of a page whose digest changes with every key; null: of another kind.
+  // The digest of the place's page where it changes with every key; null: digests are of another kind.
   static __device__ uint16_t* digest_of(const Head& size, const KvView& kv, const Place& place) {
     return kv.digest == DigestKind::kMinMax ? kv.digests + size_t{place.digest} * 2 * size.dim() : nullptr;
   }

@@ -65,7 +65,7 @@ struct alignas(16) Shared {
   float m[kHeads][kWarps], l[kHeads][kWarps], high[kHeads];
   // Written by all blocks of the cluster, each at its rank; `moments` has several entries per block.
   Moments moments[kHeads][kWarp];
-  // Of each warp's rows: the highest key, and the number of rows that are always selected.
+  // The highest key of each warp's rows, and how many of the rows are always selected.
   uint2 range[kMaxBlocks * kWarps];
   float part[kMaxBlocks][kHeads * kDim / kMinBlocks];
   float2 part_ml[kHeads][kMaxBlocks];

@@ -7,7 +7,7 @@
 
 namespace weir::cuda {
 
-// Of one unit: its weights, and the 16-byte pieces of its input.
+// The input of one unit: how many weights it has, and in how many 16-byte pieces its input is.
 struct InputShape {
   uint32_t weights = 0, pieces = 0;
 };

@@ -36,7 +36,7 @@ struct RecallCounts {
 // has exchanged them.
 enum class RecallTurn : uint32_t { kNothing, kStamps, kExchange };
 
-// Of a block whose kernel exchanges pages and attends them, in shared memory.
+// What a block whose kernel exchanges pages and attends them has in shared memory.
 struct alignas(16) RecallWork {
   DeviceStream stream;
   RecallCounts counts;

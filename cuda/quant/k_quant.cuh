@@ -10,7 +10,7 @@ namespace weir::cuda {
 struct KStep {
   float step, low;
 };
-// Of sub-block s (0..7) of a K-quant header.
+// Scale and minimum of sub-block s (0..7), from a K-quant header.
 __device__ inline KStep k_step(uint4 header, uint32_t s) {
   const uint32_t shift = s % 4 * 8;
   uint32_t scale = header.y >> shift & 255u, minimum = header.z >> shift & 255u;
@@ -26,7 +26,7 @@ __device__ inline KStep k_step(uint4 header, uint32_t s) {
           half_bits(header.x >> 16) * static_cast<float>(minimum)};
 }
 
-// Of a pair of f16: scale, and minimum, which is added.
+// Scale and minimum from a pair of f16, whose second number is added.
 __device__ inline KStep minimum_step(uint32_t pair) { return {half_bits(pair & 0xFFFFu), -half_bits(pair >> 16)}; }
 
 // A block ready to be multiplied.

@@ -75,7 +75,7 @@ typedef struct weir_session_options {
                                                file of heads_file is only read in the call. */
     uint32_t n_policy_options;            /**< Count of policy_options. */
     uint32_t reserved;                    /**< 0. */
-    uint64_t spill_raw_bytes;             /**< Of spill_budget_bytes, what holds spilled pages uncompressed, all but
+    uint64_t spill_raw_bytes;             /**< The part of spill_budget_bytes for uncompressed pages, all but
                                                those that were wanted the longest ago. 0 (default): all of it if it
                                                holds the whole context so, else as much as leaves room for the other
                                                pages at four fifths of their bytes, at least a quarter. @since 1.1 */
@@ -124,26 +124,26 @@ typedef struct weir_plan_info {
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
                                       library_bytes. */
-    uint64_t device_bytes;       /**< Of total_bytes, memory of the device: pages, digests, tables and workspace. With
+    uint64_t device_bytes;       /**< The part of total_bytes on the device: pages, digests, tables and workspace. With
                                       attention on the host, part of workspace_bytes. 0 on the CPU. @since 1.0 */
     uint64_t device_weights_bytes; /**< Device memory of the weights, shared by all sessions of the model there; not in
                                         total_bytes. @since 1.0 */
     int32_t device;              /**< WEIR_DEVICE_* that the session will run on. @since 1.0 */
     uint32_t reserved;           /**< 0. */
-    uint32_t n_window_streams;   /**< Of n_streams, those of layers with a sliding window of their own. @since 1.0 */
+    uint32_t n_window_streams;   /**< Those of the n_streams in layers with a sliding window of their own. @since 1.0 */
     uint32_t window_pages_per_stream; /**< Pages that such a stream can hold instead of pages_per_stream, whatever the
                                            policy and the budget: those of the window and of a prompt chunk of
                                            batch_tokens. @since 1.0 */
-    uint64_t window_kv_bytes;    /**< Of kv_bytes, pages of such streams. @since 1.0 */
+    uint64_t window_kv_bytes;    /**< The part of kv_bytes for pages of such streams. @since 1.0 */
     uint64_t spill_file_bytes;   /**< Size of the spill file; not in total_bytes. @since 1.1 */
-    uint32_t n_head_streams;     /**< Of n_streams, those of KV heads that the option heads makes hold the first tokens
+    uint32_t n_head_streams;     /**< Those of the n_streams whose KV heads the option heads makes hold the first tokens
                                       and a window. @since 1.1 */
     uint32_t head_pages_per_stream; /**< Pages that such a stream can hold, whatever the policy and the budget: those of
                                          the first tokens, of the window and of a prompt chunk of batch_tokens.
                                          @since 1.1 */
-    uint64_t head_kv_bytes;      /**< Of kv_bytes, pages of such streams. @since 1.1 */
-    uint64_t spill_raw_bytes;    /**< Of spill_bytes, room for pages as they are. @since 1.1 */
-    uint64_t spill_compressed_bytes; /**< Of spill_bytes, room for compressed pages. @since 1.1 */
+    uint64_t head_kv_bytes;      /**< The part of kv_bytes for pages of such streams. @since 1.1 */
+    uint64_t spill_raw_bytes;    /**< The part of spill_bytes for pages as they are. @since 1.1 */
+    uint64_t spill_compressed_bytes; /**< The part of spill_bytes for compressed pages. @since 1.1 */
     uint32_t spill_tokens;       /**< Positions whose pages the store and its file hold whatever is in them. With fewer
                                       than context_tokens, pages may be dropped for good, those first that were wanted
                                       the longest ago. 0 without a store. @since 1.1 */
@@ -168,7 +168,7 @@ typedef struct weir_memory_info {
     uint64_t kv_peak_bytes;         /**< Highest value so far. */
     uint64_t n_allocs;              /**< Allocations of this session. */
     uint64_t allocs_while_decoding; /**< Allocations made after create, also of device memory; Weir promises 0. */
-    uint64_t device_bytes;          /**< Of bytes, memory of the device. @since 1.0 */
+    uint64_t device_bytes;          /**< The part of bytes that is memory of the device. @since 1.0 */
 } weir_memory_info;
 
 /** Static initialiser of weir_memory_info. */
@@ -184,7 +184,7 @@ typedef struct weir_session_stats {
     uint64_t pages_resident;   /**< Pages that hold tokens now, all streams. */
     uint64_t pages_resident_max; /**< Highest value so far. */
     uint64_t pages_evicted;    /**< Pages that left because of the budget, each as often as it left. */
-    uint64_t pages_spilled;    /**< Of these, pages that were kept in host memory and not dropped. */
+    uint64_t pages_spilled;    /**< Those of pages_evicted that were kept in host memory and not dropped. */
     uint64_t pages_recalled;   /**< Times that a page came back from there. */
     uint64_t pages_dropped;    /**< Pages that are gone for good. */
     uint64_t prefill_ns;       /**< Time inside prefill. */
@@ -194,7 +194,7 @@ typedef struct weir_session_stats {
     uint64_t pages_cold;       /**< Pages that are now in host memory alone. @since 1.0 */
     uint64_t spill_stored_bytes; /**< Host memory that spilled pages take now, copies of resident pages included.
                                       @since 1.0 */
-    uint64_t recall_ns;        /**< Of decode_ns, time in which pages came back. @since 1.0 */
+    uint64_t recall_ns;        /**< The part of decode_ns in which pages came back. @since 1.0 */
     uint64_t spill_waits;      /**< Times that a page had to wait for the compression of others. @since 1.0 */
     uint64_t spill_errors;     /**< Spilled pages that proved to be damaged, and 1 when the spill file was given up
                                     because reading or writing failed. Such pages count as dropped. @since 1.0 */
@@ -220,7 +220,7 @@ typedef struct weir_page_state {
     uint16_t resident; /**< In the KV pool. */
     uint16_t cold;     /**< In host memory or the spill file alone. */
     uint16_t lost;     /**< Nowhere: dropped, or behind a sliding window. The three make up all streams. */
-    uint16_t pinned;   /**< Of these streams, where it may not leave: pinned by the application, or by the policy as a
+    uint16_t pinned;   /**< Streams where it may not leave: pinned by the application, or by the policy as a
                             prompt. */
 } weir_page_state;
 
@@ -385,13 +385,13 @@ typedef struct weir_event {
     weir_token token;     /**< The token; of an end the one that ended the answer, which is not appended; else -1. */
     uint32_t index;       /**< Number of the token in this answer, from 0; of other events how many there were. */
     uint32_t n_tokens;    /**< Positions in the conversation, with this token. */
-    int32_t stop;         /**< Of an end: WEIR_STOP_*; otherwise WEIR_STOP_NONE. */
+    int32_t stop;         /**< Why the answer ended: WEIR_STOP_*; WEIR_STOP_NONE of other events. */
     int32_t stop_index;   /**< Which of the texts of WEIR_STOP_STRING it was; otherwise -1. */
     int32_t segment;      /**< WEIR_SEGMENT_*: what the text is part of, or without text what the token is. */
     const char *text;     /**< Whole UTF-8 sequences, NUL-terminated, perhaps empty; valid until the session's next
                                call. */
     uint64_t text_bytes;  /**< Its length. */
-    float logprob;        /**< Of a token: that of weir_logprob. NaN of other events and where n_top of the options
+    float logprob;        /**< That of weir_logprob. NaN of other events and where n_top of the options
                                is 0. */
     uint32_t n_top;       /**< Entries at top: n_top of the options, or all tokens if these are fewer; of other events
                                0. */
@@ -692,8 +692,8 @@ typedef struct weir_prompt_options {
  *  @since 1.1 */
 typedef struct weir_prompt_report {
     uint32_t struct_size;   /**< sizeof this struct in the caller's build. Required. */
-    uint32_t n_tokens;      /**< Of the conversation now. */
-    uint32_t n_kept;        /**< Of these, tokens that were there and stayed. */
+    uint32_t n_tokens;      /**< Tokens of the conversation now. */
+    uint32_t n_kept;        /**< Those of the n_tokens that were there and stayed. */
     uint32_t n_read;        /**< The others. */
     uint32_t n_forgotten;   /**< Tokens that were in the session and are no more: thoughts, edited turns. */
     uint32_t n_messages_dropped; /**< Messages left out by WEIR_PROMPT_DROP_OLDEST, those behind the system messages. */

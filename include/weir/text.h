@@ -75,16 +75,16 @@ typedef struct weir_chat_message {
                                  template has words for them. */
     const char *content;    /**< UTF-8. NULL with content_bytes 0: empty. */
     uint64_t content_bytes; /**< Length of content. */
-    const char *thought;    /**< Of an answer: what the model thought before it, UTF-8 without tags; NULL: nothing. The
+    const char *thought;    /**< What the model thought before an answer, UTF-8 without tags; NULL: nothing. The
                                  template decides whether it is kept: most leave out those of earlier turns. @since 1.1
                                  */
     uint64_t thought_bytes; /**< Length of thought. @since 1.1 */
-    const char *tool_calls_json; /**< Of an answer: the calls in it, NUL-terminated JSON, a list of objects with "name",
+    const char *tool_calls_json; /**< The calls in an answer, NUL-terminated JSON, a list of objects with "name",
                                       "arguments" (an object) and perhaps "id", or as in OpenAI's API, with these two in
                                       "function". NULL: none. @since 1.1 */
-    const char *tool_call_id; /**< Of a tool's result: the call that it answers, NUL-terminated; NULL: not said.
+    const char *tool_call_id; /**< The call that a tool's result answers, NUL-terminated; NULL: not said.
                                    @since 1.1 */
-    const char *name;       /**< Of a tool's result: the tool; else of who speaks; NUL-terminated; NULL: not said.
+    const char *name;       /**< The tool that a result is of; else who speaks; NUL-terminated; NULL: not said.
                                  @since 1.1 */
 } weir_chat_message;
 

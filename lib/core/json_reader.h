@@ -31,7 +31,7 @@ class JsonText {
   Id next(Id id) const { return values_[id].next; }
   Id parent(Id id) const { return values_[id].parent; }
   std::string_view key(Id id) const { return text_at(values_[id].key, values_[id].key_bytes); }
-  // Of a string without escapes; of a number as it is written.
+  // The text of a string without escapes, or a number as it is written.
   std::string_view text(Id id) const { return text_at(values_[id].text, values_[id].text_bytes); }
   Id find(Id object, std::string_view key) const;  // kNone: there is none; of several the last one
   bool equal(Id a, Id b) const;                    // as JSON: numbers by value, objects in any order

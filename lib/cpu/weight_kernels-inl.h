@@ -224,7 +224,7 @@ concept HasScales = requires(const uint8_t* p, float* out) {
   Dec::scales(p, kSubs, out);
 };
 
-// Of the pairs of f16 numbers at p in eight consecutive blocks: first[0..7] and second[0..7].
+// Loads the pairs of f16 numbers at p in eight consecutive blocks: first[0..7] and second[0..7].
 template <class Dec>
 HWY_INLINE void load_pairs_of_blocks(const uint8_t* p, float* HWY_RESTRICT first, float* HWY_RESTRICT second) {
   const hn::CappedTag<float, 4> d4;
@@ -244,7 +244,7 @@ HWY_INLINE void load_pairs_of_blocks(const uint8_t* p, float* HWY_RESTRICT first
   }
 }
 
-// Of n_blocks (1 to kSubs) consecutive blocks: scale[0..7] and, with minima, minimum[0..7], 0 where there is no block.
+// Loads n_blocks (1 to kSubs) blocks' scale[0..7] and, with minima, minimum[0..7], 0 where there is no block.
 template <class Dec>
 HWY_INLINE void load_block_scales(const uint8_t* p, size_t n_blocks, float* HWY_RESTRICT scale,
                                   float* HWY_RESTRICT minimum) {

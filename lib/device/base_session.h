@@ -38,7 +38,7 @@ class BaseSession : public DeviceSession {
   // `queue` may be built later; it runs the ops of `ops`, too, in args.cx.
   BaseSession(const DeviceSessionArgs& args, Queue& queue, const OpTable& ops);
 
-  // Of all sessions of the process.
+  // A number that no other session of the process has.
   uint64_t serial() const { return serial_; }
   bool recalls() const { return a_.recall != nullptr; }
   bool is_lost() const final { return lost_; }

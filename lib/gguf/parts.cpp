@@ -98,7 +98,7 @@ Status GgufFile::open(const char* path, OpenProgress& progress, const How& how) 
   uint64_t all = 0;
   for (uint32_t i = 0; name.is_part() && !how.alone && i < name.count(); ++i) all += name.bytes(i);
   progress.set_part(0, all);
-  // Of another part than the first only the keys are looked at here.
+  // A part that is not the first is opened only for its keys here.
   const bool looks = all != 0 && name.number() != 0;
   WEIR_TRY(next.open_one(path, progress, looks ? How() : how));
   uint32_t number = 0, count = 1;

@@ -47,7 +47,7 @@ class Io {
 
   bool saves() const { return sink_ != nullptr; }
   bool restores() const { return source_ != nullptr; }
-  // Of the conversation. Restored parts compare what they read with it: its section is before theirs.
+  // Tokens of the conversation. Restored parts compare what they read with it: its section is before theirs.
   uint32_t n_tokens = 0;
   // The format's version: given to begin() when saving, from the header after it when restoring.
   uint32_t version() const { return version_; }

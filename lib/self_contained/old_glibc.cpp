@@ -113,7 +113,7 @@ OLD_STAT(lstat64, __lxstat64, const char*, path)
 OLD_STAT(fstat64, __fxstat64, int, file)
 
 extern "C" {
-// Of the linker, where there is any entry.
+// The linker defines these where there is any entry.
 __attribute__((visibility("hidden"), weak)) extern Function __start_weir_old_glibc[];
 __attribute__((visibility("hidden"), weak)) extern Function __stop_weir_old_glibc[];
 // With these libc opens its own parts in the versions that have such parts, and in no other.

@@ -7,7 +7,7 @@ using Init = void (*)(int, char**, char**);
 int weir_old_start(Main main, int count, char** words, Init init, void (*fini)(), void (*end)(), void* stack_end);
 asm(".symver weir_old_start, __libc_start_main@GLIBC_2.2.5");
 
-// Of the linker and of the compiler's start files.
+// The linker and the compiler's start files define these.
 __attribute__((visibility("hidden"))) extern Init __init_array_start[];
 __attribute__((visibility("hidden"))) extern Init __init_array_end[];
 __attribute__((visibility("hidden"))) void _init();

@@ -25,7 +25,7 @@ Status AddedTokens::build(const Vocab& vocab, OpenProgress& progress) {
     const int order = vocab.text(a.token).compare(vocab.text(b.token));
     return order != 0 ? order < 0 : a.token < b.token;
   }));
-  // Of equal texts the first token counts, and among the user-defined ones the first of these. More would only cost
+  // When texts are equal, the first token counts, and the first of the user-defined ones. More would only cost
   // time: a file could give thousands of tokens one text.
   weir_token first = -1;
   bool has_user = false;

@@ -123,7 +123,7 @@ const AnswerTag* AnswerParts::tag_of(weir_token token) const {
 }
 
 void AnswerParts::append(string_view text, uint8_t attribute) {
-  // Of hidden text there is no end where stop strings hold back what is before it; tags that count are short.
+  // Hidden text has no end where stop strings hold back what is before it; tags that count are short.
   const size_t room = attribute == 0 ? sizeof(text_) - n_text_ : kMaxHidden - std::min<size_t>(kMaxHidden, n_text_);
   if (text.size() > room) return;
   text.copy(text_ + n_text_, text.size());  // which may have no address

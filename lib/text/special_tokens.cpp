@@ -70,7 +70,7 @@ bool contains_lower(string_view text, string_view word) {
   return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();
 }
 
-// Of a model's name. A file can hold one of any length, and searching that could not be stopped.
+// How much of a model's name is searched. A file can hold one of any length, and that could not be stopped.
 constexpr size_t kSearchedNameBytes = 4096;
 
 // Phi-3's added tokens take the white space behind them, except these three.

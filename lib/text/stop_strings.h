@@ -25,7 +25,7 @@ class StopStrings {
     std::string_view text;  // that is part of no stop string; NUL-terminated, valid until the next call
     int32_t found = -1;     // the stop string that followed it; nothing is held back then
   };
-  // Of several stop strings the one that is complete first counts, of those that end together the longest, and of equal
+  // The stop string that is complete first counts, of those that end together the longest, and of equal
   // ones the first. `text` is whole UTF-8, of at most as many bytes as a detokenizer gives.
   Piece push(std::string_view text);
   // The end of the text: what was held back, and `rest` behind it.

@@ -48,8 +48,8 @@ VkPhysicalDeviceMemoryProperties memory_of(const Device& d, VkPhysicalDevice phy
 
 constexpr uint32_t kAnyType = ~0u;
 
-// Of the memory types whose bits are set in `types`, that with these flags, preferably with `wish` too, in the largest
-// heap of those; false: there is none.
+// Finds among the memory types whose bits are set in `types` that with these flags, preferably with `wish` too, in the
+// largest heap of those; false: there is none.
 bool find_type(const VkPhysicalDeviceMemoryProperties& m, uint32_t types, VkMemoryPropertyFlags need,
                VkMemoryPropertyFlags wish, uint32_t& out) {
   // Types that only some images may use, or that are slow on purpose.
@@ -259,7 +259,7 @@ void read_device(Device& d) {
   d.cache_key = key_of(p.all.properties);
 }
 
-// Of the memory types that buffers may lie in.
+// Chooses among the memory types that buffers may lie in.
 Status choose_memory(Device& d) {
   const VkBufferCreateInfo buffer = buffer_info(1);
   VkDeviceBufferMemoryRequirements asked = {};

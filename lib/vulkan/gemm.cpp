@@ -125,7 +125,7 @@ Status multiply(const Scratch& scratch, const Slice& s) {
   const MatmulPart& part = *s.product.part;
   const uint32_t n_tok = s.product.n_tok, n_rows = part.w.n_rows, n_cols = part.w.n_cols, which = best_tile(s);
   Touches t;
-  // Of y the bytes between the first and the last element, whose rows are longer than the slice.
+  // The bytes of y between the first and the last element; its rows are longer than the slice.
   const uint64_t y_floats = uint64_t{n_tok - 1} * n_rows + s.n;
   const GemmPush push = {t.writes(part.y + s.first, float_bytes(y_floats)),
                          t.reads(scratch.x, uint64_t{n_tok} * n_cols * kHalf),

@@ -72,7 +72,7 @@ constexpr bool is_cooperative(Kernel kernel) {
 // The SPIR-V of a kernel; `type` matters to typed ones only. No words: the kernel does not know the type, or the build
 // had no compiler for it.
 ShaderCode shader_code(Kernel kernel, WeightType type);
-// Of the SPIR-V of all kernels.
+// A checksum of the SPIR-V of all kernels.
 uint64_t shader_checksum();
 
 }  // namespace weir::vulkan

@@ -7,7 +7,7 @@
 namespace weir::vulkan {
 namespace {
 
-// Of a piece, at most; drivers find a few gibibytes in a row more often than many.
+// The most that a piece has; drivers find a few gibibytes in a row more often than many.
 constexpr uint64_t kPieceBytes = uint64_t{1} << 30;
 
 VkResult allocate_piece(const Device& d, uint64_t bytes, VkDeviceMemory& out) {

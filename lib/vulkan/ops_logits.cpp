@@ -20,7 +20,7 @@ constexpr uint32_t kCandidates = 8192, kMinParts = 16, kMaxParts = 128;
 constexpr uint64_t kNoiseWords = uint64_t{1} << 30;
 constexpr uint32_t kNoiseGroups = 4096;
 
-// Of copy_memory: so many workgroups fill the largest device that was measured more than once.
+// Workgroups of copy_memory: so many fill the largest device that was measured more than once.
 constexpr uint32_t kCopyGroups = 4096;
 
 uint32_t groups_of(uint32_t n) { return (n + kInvocations - 1) / kInvocations; }

@@ -22,7 +22,7 @@ inline uint32_t rows_at_once(uint64_t flops_per_row, uint32_t tile) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(tiles, 1, UINT32_MAX / tile)) * tile;
 }
 
-// Of the kernels that include common/top_rows.glsl: one workgroup takes all rows, so that its latency counts.
+// For the kernels that include common/top_rows.glsl: one workgroup takes all rows, so that its latency counts.
 constexpr uint32_t kTopInvocations = 512;
 inline Variant top_rows_variant(uint32_t n_rows, uint32_t max_invocations = kTopInvocations) {
   const uint32_t invocations = std::min(max_invocations, std::bit_floor(context().device.traits.invocations));

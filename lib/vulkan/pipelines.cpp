@@ -14,7 +14,7 @@ namespace {
 // What a pipeline is specialised by: constant i is word i.
 struct Constants {
   Variant variant;
-  // Of cooperative kernels.
+  // Constants of cooperative kernels.
   uint32_t m = 0, n = 0, k = 0;
   uint32_t tokens = 0, rows = 0, step = 0;
   uint32_t down = 0, across = 0;
@@ -23,7 +23,7 @@ constexpr uint32_t kModeBits = 4;
 constexpr uint32_t kConstants = sizeof(Constants) / sizeof(uint32_t);
 static_assert(offsetof(Constants, m) == 6 * sizeof(uint32_t));
 
-// Of the subgroups; 0: as the driver likes.
+// Lanes of the kernel's subgroups; 0: as the driver likes.
 uint32_t lanes_of(const Device& d, Kernel kernel) {
   switch (kernel) {
     case Kernel::kStepPack:

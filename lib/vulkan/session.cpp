@@ -20,7 +20,7 @@ using device::SessionGroup;
 
 namespace {
 
-// Of a layer's kernels, in recorded work: a few of them take more than push constants hold.
+// Room for arguments of a layer's kernels in recorded work: a few of them take more than push constants hold.
 constexpr uint64_t kArgumentsPerLayer = 4096, kOtherArguments = 16384;
 
 // DeviceBuffers::module: what no two kernels need at the same time, and a row of activations behind it. The first part

@@ -12,7 +12,7 @@ constexpr ShaderCode code(const uint32_t (&words)[kWords], const char* name) {
   return {words, sizeof(words), name};
 }
 
-// Of the weight types, in order. Lists cannot be nested, so each typed kernel names its own.
+// Code for the weight types, in order. Lists cannot be nested, so each typed kernel names its own.
 constexpr ShaderCode kEmbedCode[] = {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) code(kCode_embed_##Name, "embed of " text),
 #include "quant/quants.inc"

@@ -97,7 +97,7 @@ Status multiply_one(const device::GemvArgs& a) {
 
 // --------------------------------------------------------------------------------------------------- several inputs
 
-// Of a packed input of n blocks: 64 bytes of values, a scale and a sum for each.
+// Size of a packed input of n blocks: 64 bytes of values, a scale and a sum for each.
 uint64_t packed_input_bytes(uint32_t n_blocks) { return align_up(uint64_t{n_blocks} * (64 + 8), 16); }
 
 struct Packed {
@@ -107,7 +107,7 @@ struct Packed {
   uint32_t stride() const { return static_cast<uint32_t>(packed_input_bytes(n_blocks) / 16); }
 };
 
-// Of a kernel that multiplies them.
+// The variant of a kernel that multiplies them.
 Variant many_variant(const Packed& p) { return {.lanes = p.n_columns, .invocations = step_invocations()}; }
 
 Status pack(const device::GemvArgs& a, const Packed& p, std::byte* out) {

@@ -17,7 +17,7 @@ bool has_step_gemv(const device::GemvArgs& a);
 bool most_have_step_gemv(const ModelWeights& weights);
 // `packed` [packed_bytes(a's columns)] is used if there are several inputs. A result does not depend on the others.
 Status step_gemv(const device::GemvArgs& a, std::byte* packed);
-// Of kMaxColumns inputs with n_cols columns.
+// Bytes for kMaxColumns packed inputs with n_cols columns.
 uint64_t packed_bytes(uint32_t n_cols);
 
 }  // namespace weir::vulkan

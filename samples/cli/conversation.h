@@ -27,7 +27,7 @@ struct Conversation {
   std::vector<Message> messages;  // used unless is_raw
   std::string raw_text;           // the whole prompt as it is, without a chat template
   bool is_raw = false;
-  // Of all below none, and 0: what the command says.
+  // Fields below that are not set, or 0, mean what the command says.
   uint32_t max_tokens = 0;                        // of each answer
   std::optional<std::vector<std::string>> stops;  // that end an answer
   std::optional<ConstraintText> constraint;

@@ -16,8 +16,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr char kMagicKey[] = "weir_eval";
-// Of the file; raised when a line's meaning changes. 2: facts and hubs never ask for a given value, so that some of
-// their problems are others than those of the same id before.
+// Version of the file's lines; raised when their meaning changes. 2: facts and hubs never ask for a given value, so
+// that some of their problems are others than those of the same id before.
 constexpr int kFormat = 2;
 
 [[noreturn]] void fail_with_errno(const std::string& path, const char* what) {

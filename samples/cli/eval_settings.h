@@ -55,7 +55,7 @@ const FamilySize& family_size(const std::string& family);
 // Throws UsageError with the field that is wrong, the family included.
 void check_settings(const EvalSettings& settings);
 
-// Of the policies, in their order.
+// Labels of the policies, in their order.
 std::vector<std::string> policy_labels(const EvalSettings& settings);
 
 // Problem `index` of a family. Seeds of different --seed do not meet for fewer than a million problems.

@@ -10,7 +10,7 @@
 
 namespace weir_cli {
 
-// Of one run: the final answer is right; and no line before it is wrong.
+// What one run was worth: the final answer is right; and no line before it is wrong.
 struct Verdict {
   bool right = false, strict = false;
 };

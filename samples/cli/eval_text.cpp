@@ -164,7 +164,7 @@ size_t first_invalid_utf8(std::string_view text) {
                           : lead >= 0xf0 && lead < 0xf5 ? 4
                                                         : 0;
     if (length == 0) return at;
-    // Of the second byte some values would be a longer form, a surrogate, or above U+10FFFF.
+    // Some values of the second byte would be a longer form, a surrogate, or above U+10FFFF.
     const unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     const unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
     for (size_t i = 1; i < length; ++i) {

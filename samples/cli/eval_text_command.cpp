@@ -206,7 +206,7 @@ std::string left_out(const EvalSettings& settings, size_t n_windows, const Resul
   return text;
 }
 
-// Of the lines those that this command asks for, in its order; the windows first.
+// The lines of `results` that this command asks for, in its order; the windows first.
 std::vector<ordered_json> asked_for(const ResultsFile& results, const EvalSettings& settings, size_t n_windows) {
   std::map<std::string, const ordered_json*> by_key;
   for (const ordered_json& line : results.lines()) by_key[run_key(line)] = &line;
@@ -246,7 +246,7 @@ struct Shown {
   }
   double perplexity() const { return std::exp(nll / static_cast<double>(n_windows * kScoredTokens)); }
 
-  // Of the policies, in the order of their first rows.
+  // Labels of the policies, in the order of their first rows.
   std::vector<std::string> labels() const {
     std::vector<std::string> names;
     for (const ordered_json& row : rows) {

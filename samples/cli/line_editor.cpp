@@ -61,7 +61,7 @@ bool LineEditor::take_keys(std::string& turn, Read& how) {
 void LineEditor::draw() {
   const TerminalSize size = terminal_size();
   const LineRows lines = lay_out(buffer_.text(), buffer_.cursor(), size.columns);
-  // Of a turn with more rows than the screen has: those around the cursor.
+  // When a turn has more rows than the screen, those around the cursor are shown.
   const size_t n_max = static_cast<size_t>(std::max(size.rows - 2, 1));
   const size_t n_shown = std::min(lines.rows.size(), n_max);
   const size_t first = lines.cursor_row < n_shown ? 0 : lines.cursor_row - n_shown + 1;

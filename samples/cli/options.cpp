@@ -24,7 +24,7 @@ std::pair<std::string, std::string> split_option(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-// Of "k", "mib" and the like, in powers of 2; -1 when it is no unit.
+// The power of 2 that "k", "mib" and the like stand for; -1 when it is no unit.
 int unit_shift(const std::string& unit) {
   if (unit.empty() || unit == "b") return 0;
   const size_t power = std::string("kmgt").find(unit[0]);

@@ -10,7 +10,7 @@
 
 #include "weir_cpp.h"
 
-// Of CLI11, which takes a compiler seconds; only files that add flags include it.
+// CLI11 takes a compiler seconds; only files that add flags include it.
 namespace CLI {
 class App;
 class Option;
@@ -87,7 +87,7 @@ struct SamplingFlags {
 // no temperature of 0. A key out of its range is left out.
 void take_recommended(const weir_model* model, SamplingFlags& flags);
 
-// Of `talks`: the most probable token each time makes small models repeat themselves.
+// Sampling where `talks`: the most probable token each time makes small models repeat themselves.
 inline constexpr float kTalkTemperature = 0.8f, kTalkMinP = 0.05f, kTalkRepeatPenalty = 1.1f;
 
 // Sets policy, budget and options by the preset that flags name, if any; options and a budget that were given win over
@@ -106,7 +106,7 @@ CLI::Validator number(double low, double high);
 // A whole number above 0, perhaps with a unit of 1024s: 4194304, 4096k, 4MiB.
 CLI::Validator byte_count();
 inline constexpr uint64_t kMaxTokens = UINT32_MAX;  // of options that count tokens
-// Of a file or folder to write: "" would be no file at all, in silence.
+// The path of a file or folder to write: "" would be no file at all, in silence.
 CLI::Validator some_path();
 CLI::Validator one_of(const std::vector<std::string>& names);
 
@@ -120,7 +120,7 @@ void add_template_flag(CLI::App& app, std::string& name_or_path);
 // What weir_chat_options.template_text takes: the name itself, or what the file holds; "" for "". Throws
 // std::runtime_error.
 std::string read_template(const std::string& name_or_path);
-// Of an enum weir_device_type, as --device takes it.
+// The name of an enum weir_device_type, as --device takes it.
 const std::string& device_name(int32_t device);
 // Names with commas between them, for messages.
 std::string joined(const std::vector<std::string>& names);

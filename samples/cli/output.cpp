@@ -12,7 +12,7 @@
 namespace weir_cli {
 namespace {
 
-// Of the first write that failed: later ones may fail for another reason, or not at all.
+// The error of the first write that failed: later ones may fail for another reason, or not at all.
 int g_error = 0;
 
 void failed(int error) {

@@ -201,7 +201,7 @@ struct Message {
   std::string tool_call_id = {}, name = {};  // of a tool's result
 };
 
-// Of an optional text; null for "".
+// An optional text for the API; null for "".
 inline const char* given(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 
 inline weir_chat_message view_of(const Message& message) {

@@ -16,7 +16,7 @@ struct engine {
     engine_news news;
     gboolean is_told; /* an idle call is on its way */
 
-    /* Of the thread alone. */
+    /* What only the thread uses. */
     engine_settings settings;
     weir_runtime *runtime;
     weir_model *model;
@@ -117,7 +117,7 @@ static void tell_gauge(engine *e, uint32_t n_answered) {
 
 /* --- The thread of the model --- */
 
-/* Of the file, and of each question. The cancel belongs to the session: what is before one ends here. */
+/* Progress of opening the file, and of each question. The cancel is the session's: what is before one ends here. */
 static weir_status on_progress(void *user, const weir_progress_info *info) {
     engine *e = user;
     const engine_state state = e->session == NULL ? ENGINE_OPENING : ENGINE_READING;

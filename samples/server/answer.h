@@ -50,7 +50,7 @@ class Choice {
   bool has_begun() const { return has_begun_; }
   bool has_ended() const { return has_ended_; }
   const Ending& ending() const { return ending_; }
-  // Of a whole answer: "stop", "length" or "tool_calls".
+  // Why a whole answer ended: "stop", "length" or "tool_calls".
   const char* finish_reason() const;
   bool has_failed() const { return ending_.stop == WEIR_STOP_ERROR || ending_.stop == WEIR_STOP_CANCELLED; }
   Job& job() { return *job_; }
@@ -106,7 +106,7 @@ class Answer {
   // The first failure as status and JSON; status 200: none.
   HttpReply failure() const;
   Json usage() const;  // with the names of chat completions
-  // Of the field "weir" of the first and of the last chunk.
+  // The field "weir" of the first and of the last chunk.
   Json weir_beginning(const Choice& choice) const;
   Json weir_end(const Choice& choice) const;
 

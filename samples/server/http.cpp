@@ -22,7 +22,7 @@ using std::chrono::seconds;
 
 thread_local bool t_is_refused = false;  // this thread has a connection too many
 
-// Of a request whose body there is no memory for now. Clients that send it themselves are busy, too.
+// Marks a request whose body there is no memory for now. Clients that send it themselves are busy, too.
 constexpr char kBusyHeader[] = "Weir-Busy";
 
 // For browsers: nothing of the page comes from elsewhere, and nothing is kept.
@@ -228,7 +228,7 @@ class Threads final : public httplib::TaskQueue {
   std::condition_variable ended_;
 };
 
-// Of texts of the same length; how long it takes tells nothing of where they differ.
+// Compares texts; how long that takes tells nothing of where two of the same length differ.
 bool are_equal(const std::string& a, const std::string& b) {
   unsigned char difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size() && !b.empty(); ++i)
@@ -236,7 +236,7 @@ bool are_equal(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-// Of a header, by RFC 9110, section 5.6.2.
+// Whether a text can be a header's name, by RFC 9110, section 5.6.2.
 bool is_name(const std::string& text) {
   constexpr char kLetters[] = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   return !text.empty() && text.find_first_not_of(kLetters) == std::string::npos;

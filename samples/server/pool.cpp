@@ -260,7 +260,7 @@ void Pool::work() {
   wake_subscribers();
 }
 
-// Of the idle sessions the one that goes on with what it holds: that has this conversation by its name, or else the
+// The idle session that goes on with what it holds: the one that has this conversation by its name, or else the
 // longest common beginning, if that is half of what it holds or of the prompt. A session whose conversation only begins
 // with the same few words keeps it: then the one that was not used for the longest time is taken.
 size_t Pool::best_slot(const Job& job) {

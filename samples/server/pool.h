@@ -71,7 +71,7 @@ class Job {
   // `signal` is set when there is something to take; several answers to one request may share it.
   Job(Task task, std::shared_ptr<Signal> signal);
 
-  // Of the sender.
+  // What the sender gets.
   struct Update {
     std::optional<Beginning> beginning;
     uint32_t n_read = 0, n_to_read = 0;  // tokens of the prompt
@@ -94,7 +94,7 @@ class Job {
   std::shared_ptr<Signal> signal_;
   std::atomic<bool> is_cancelled_{false}, finishes_thinking_{false};
   std::unique_ptr<weir_cancel, weir_cli::Closer<weir_cancel_release>> cancel_;
-  // Of the thread that computes.
+  // What only the thread that computes uses.
   uint32_t n_tokens_ = 0, n_thought_ = 0;
   Clock::time_point begun_at_;
   uint64_t recalled_before_ = 0, dropped_before_ = 0;

@@ -39,7 +39,7 @@ void read_model(const Context& context, Fields& fields) {
                        "model", "model_not_found");
 }
 
-// Of content: a text, or parts that are texts.
+// Reads content: a text, or parts that are texts.
 std::string read_text(const Json& content, const std::string& name, const std::vector<std::string>& types) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) throw RequestError(400, name + " is neither a text nor a list of parts", name);
@@ -127,7 +127,7 @@ void read_sampling(const Context& context, Fields& fields, Wish& wish) {
   if (const auto x = fields.number("top_p", 0, 1)) sampling.top_p = std::max(static_cast<float>(*x), 1e-6f);
 }
 
-// Of the two older endpoints.
+// Reads the penalties that the two older endpoints have.
 void read_penalties(const Context& context, Fields& fields, Wish& wish) {
   weir_cli::SamplingFlags& sampling = wish.task.sampling;
   if (const auto x = fields.number("presence_penalty", -2, 2)) sampling.presence_penalty = static_cast<float>(*x);

@@ -20,15 +20,15 @@ struct Request {
   bool wants_logprobs = false;
   uint32_t n_top = 0;  // of top_logprobs
   bool has_tools = false, must_call = false, is_parallel = true;
-  // Of /v1/completions: thoughts and calls are text as the rest.
+  // With /v1/completions: thoughts and calls are text as the rest.
   bool is_plain = false;
   std::vector<std::string> echoes;  // the prompts, where the answer begins with them
   std::vector<uint32_t> prompt_tokens;
-  // Of /v1/responses: what it says again in its answer.
+  // With /v1/responses: what it says again in its answer.
   Json repeated = Json::object();
 };
 
-// Of /v1/chat/completions, /v1/completions and /v1/responses. Throw RequestError.
+// Reads the body of /v1/chat/completions, /v1/completions or /v1/responses. Throws RequestError.
 Request read_chat(const Context& context, const Json& body);
 Request read_completion(const Context& context, const Json& body);
 Request read_response(const Context& context, const Json& body);

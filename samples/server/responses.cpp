@@ -81,7 +81,7 @@ class ResponseWriter {
   }
 
  protected:
-  // Of what came last, when the answer has ended.
+  // The status of what came last, when the answer has ended.
   std::string item_status() const {
     const Choice& choice = *answer_->choices()[0];
     return choice.has_failed() || std::string(choice.finish_reason()) == "length" ? "incomplete" : "completed";

@@ -32,7 +32,7 @@ Json read_notes(const fs::path& path) {
   return notes.is_object() ? notes : Json::object();
 }
 
-// Of a file that somebody may have changed.
+// The text at `key`; "" if there is none, as somebody may have changed the file.
 std::string text_of(const Json& notes, const char* key) {
   const auto note = notes.find(key);
   return note != notes.end() && note->is_string() ? note->get<std::string>() : "";

@@ -107,7 +107,7 @@ void choose(weir_cli::SessionFlags& flags, const std::string& policy, const std:
   }
 }
 
-// Of all memory that it has; of a GPU its own.
+// All memory that the plan's device has: the machine's, or a GPU's own.
 uint64_t limit_of(const Context& context, const weir_plan_info& plan) {
   for (const weir_device_info& info : weir_cli::list_devices(context.runtime.get())) {
     if (info.backend == plan.device) return info.memory_bytes;

@@ -4,7 +4,7 @@
 #include "common/memory.glsl"
 #include "common/subgroup.glsl"
 
-// Of no float: before all of them, and after all of them.
+// Keys that no float has: before all of them, and after all of them.
 const uint kKeyNever = 0u, kKeyAlways = 0xFFFFFFFFu;
 const uint kInfinity = 0x7F800000u, kMinusInfinity = 0xFF800000u;
 // The least and the largest key of a float.

@@ -30,7 +30,7 @@ struct Threshold {
     uint key, n_equal;
 };
 
-// Of a block.
+// A block of rows, each thread's at once.
 const uint kBlockRows = kOwnRows * kThreads;
 uint own_keys[kOwnRows];
 
@@ -100,7 +100,7 @@ uint bin_of(uint key, uint low_key, float per_width) {
     return key <= low_key ? 0u : uint(clamp(at, 0.0, float(kBins - 1u)));
 }
 
-// Of the found_count keys in found_bin, the one that found_left keys reach.
+// The one of the found_count keys in found_bin that found_left keys reach.
 Threshold rank_bin(uint n_rows, uint low_key, float per_width) {
     const uint bin = found_bin, left = found_left, n = found_count;
     for (uint first = 0u; has_block(first, n_rows); first += kBlockRows) {

@@ -353,7 +353,7 @@ inline weir_token token(uint32_t seed, uint32_t i) {
   return static_cast<weir_token>((seed + i) * 2654435761u % 199 + 20);
 }
 
-// Of numbers that may be no numbers, and of none.
+// The bytes of numbers, which may be NaN, or none at all.
 inline std::string_view bits(const std::vector<float>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float)};
 }

@@ -325,7 +325,7 @@ static void answer__after_a_failed_step(void **state) {
     weir_session_destroy(other);
 }
 
-/* Of a token whose step failed nothing is held back for the next, and what was held back before it is shown once:
+/* When a token's step fails, nothing is held back for the next, and what was held back before it is shown once:
  * with a stop string that all of the text may become, and with one that each line end may begin. */
 static void answer__a_failed_step_leaves_no_text(void **state) {
     const fixture *f = *state;

@@ -260,7 +260,7 @@ static void fork__of_windows(void **state) {
     weir_model_close(model);
 }
 
-/* Of an empty session, of forks, and back to the beginning. */
+/* Forks of an empty session, of forks, and back to the beginning. */
 static void fork__of_forks(void **state) {
     const fixture *f = *state;
     const variant v = {"arkvale", NULL, 0, 128, 0, 0};

@@ -142,7 +142,7 @@ void other_files__of_unknown_types(void**) {
   }
 }
 
-// Of other formats, by their first bytes.
+// Files of other formats, by their first bytes.
 void other_files__of_other_formats(void**) {
   const Runtime r;
   const std::string header = R"({"model.embed_tokens.weight":{"dtype":"BF16","shape":[8,8],"data_offsets":[0,128]}})";

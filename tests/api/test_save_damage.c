@@ -387,7 +387,7 @@ static void damage__other_options(void **state) {
     }
 }
 
-/* Of another architecture, of another size, and of the same shape with other weights at the end. */
+/* A file of another architecture, of another size, and of the same shape with other weights at the end. */
 static void damage__another_model(void **state) {
     const fixture *f = *state;
     char path[] = "/tmp/weir-other-model-XXXXXX";

@@ -28,7 +28,7 @@ struct Option {
 std::vector<Option> options_with_numbers() {
   const std::set<std::string> texts = {"DIGITS", "FILE", "TEXT",      "NAME",  "NAMES",  "DIR",
                                        "FOLDER", "TYPE", "KEY=VALUE", "TOKEN", "ADDRESS"};
-  // Of these "LIST" has names, not numbers.
+  // Only here "LIST" means names, not numbers.
   const std::set<std::string> lists_of_names = {"--policies"};
   std::vector<Option> all;
   for (const std::string& command : kCommands) {

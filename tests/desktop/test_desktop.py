@@ -124,7 +124,7 @@ class Window:
         return self.display.copied()
 
     def gauge(self):
-        """Of the two bars and the mark: where they end, in pixels from the left end of the bars; 0: not there."""
+        """Where the two bars and the mark end, in pixels from the left end of the bars; 0: not there."""
         picture = self.picture()
         first = picture.height * 3 // 4
         mark = [x for x in range(picture.width) if sum(is_like(picture.at(x, y), SEGMENTS["mark"], 4)

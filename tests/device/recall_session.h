@@ -96,7 +96,7 @@ inline void check_tables(const Session& session) {
     }
     assert_int_equal(n_resident, s.n_resident);
     assert_true(n_resident <= s.n_slots);
-    // Of the open page; a full one may be cold after a rewind.
+    // The open page is in the pool; a full one may be cold after a rewind.
     assert_true(kv.n_tokens() % weir::kPageTokens == 0 || s.slots[s.n_pages - 1] != weir::kNoSlot);
   }
   const weir_session_stats stats = stats_of(session);

@@ -49,7 +49,7 @@ uint32_t n_problems_of(const Row& r) {
   return test_device() == WEIR_DEVICE_VULKAN ? (r.n_problems + 1) / 2 : r.n_problems;
 }
 uint32_t max_tokens() { return on_llvmpipe() ? 60 : 1000; }  // of an answer
-// Of dense, for any token. Single logits move far where attention picks single tokens. Measured: 0.13.
+// From dense, for any token. Single logits move far where attention picks single tokens. Measured: 0.13.
 constexpr double kMaxApart = 0.5;
 constexpr uint32_t kThreads = 8;
 

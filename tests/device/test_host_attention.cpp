@@ -26,7 +26,7 @@ constexpr uint32_t kSteps = 48, kContext = 1024;
 // Matrices of prompts are multiplied in f16; see models/test_policy_golden. With quantised weights the processor would
 // round activations to 8 bits, and devices to 15.
 constexpr double kApart = 4e-2;
-// Of narrower layers where the device is the processor: products of matrices are all that those of wider ones add.
+// Narrower layers where the device is the processor: products of matrices are all that wider ones add.
 const weir::test::RandomModel kShape = {"llama", on_llvmpipe() ? 4u : 8u, 2, on_llvmpipe() ? 32u : 64u, "f16", 2,
                                         12000};
 

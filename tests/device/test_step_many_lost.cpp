@@ -30,7 +30,7 @@ void step_many_lost__all_sessions_are(void**) {
   }
   assert_ok(weir_step_many(sessions, tokens, kCount));
 
-  // Of the last session: its tables begin with the slots of all pages, and they follow pages and digests in the
+  // The last session's tables begin with the slots of all pages, and they follow pages and digests in the
   // allocation.
   auto* slots = static_cast<unsigned char*>(hooks.last) + plan.kv_bytes + plan.digest_bytes;
   const uint64_t slot_bytes = plan.kv_bytes / plan.page_bytes * sizeof(uint32_t);

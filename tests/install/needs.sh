@@ -13,7 +13,7 @@ for file in "$@"; do
         true
     [ -z "$foreign" ] || fail "$file needs $foreign"
     undefined=$("${NM:-nm}" -D --undefined-only "$file" | awk '{ print $NF }')
-    # Of no version: what the compiler's start files ask of nobody, and what lib/self_contained/old_glibc.cpp finds in
+    # These have no version: what the compiler's start files ask of nobody, and what old_glibc.cpp finds in libc's
     # versions of before 2.34 only.
     strange=$(echo "$undefined" | grep -vE '@(GLIBC|WEIR)_[0-9.]+$' |
         grep -vE '^(_ITM_(de)?registerTMCloneTable|__gmon_start__|__libc_dlopen_mode|__libc_dlsym)$') || true

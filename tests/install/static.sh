@@ -18,7 +18,7 @@ echo "== its symbols"
 grep '^weir_' "$source/docs/abi/symbols.txt" | sort >"$work/public"
 "${NM:-nm}" --extern-only --defined-only "$archive" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort >"$work/defined"
 diff "$work/public" "$work/defined" || fail "more or fewer than docs/abi/symbols.txt"
-# Of C++, the unwinder and the parts nothing is left to find.
+# Nothing of C++, the unwinder and the parts is left to find.
 "${NM:-nm}" --undefined-only "$archive" 2>/dev/null | awk '{ print $NF }' |
     grep -E '^(_Z|_Unwind_|__gxx_|__cxa_|ZSTD_|pcre2_|_pcre2_|calloc$|__wrap_|__libc_single_threaded|_dl_find_object)' |
     grep -vx __cxa_atexit >"$work/foreign" || true

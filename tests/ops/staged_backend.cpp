@@ -60,7 +60,7 @@ State& state_of(size_t module) {
   return states[module];
 }
 
-// Of the module whose op runs.
+// The number of the module whose op runs.
 size_t running = 0;
 State& state() { return state_of(running); }
 
@@ -502,7 +502,7 @@ const Backend* open_staged_backend() {
   const std::string name = std::string("weir_") + kStagedModules[kModule], folder = folder_of("lib" + name + ".so");
   if (folder.empty()) return nullptr;
   State& s = state_of(kModule);
-  // Of a module that has a choice, the device that WEIR_TEST_VULKAN_DEVICE names.
+  // If a module has a choice, it takes the device that WEIR_TEST_VULKAN_DEVICE names.
   if (!load_device_module(folder.c_str(), name.c_str(), std::getenv("WEIR_TEST_VULKAN_DEVICE"), s.module).ok()) {
     std::printf("no tests on a GPU: %s\n", last_error_text());
     s.module = nullptr;

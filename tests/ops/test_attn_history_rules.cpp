@@ -214,7 +214,7 @@ void all_candidates_are_exact_top_k(void**) {
   }
 }
 
-// Of equal logits the earlier one is attended.
+// When logits are equal, the earlier one is attended.
 void the_earlier_of_equals(void**) {
   for (const Backend* backend : kBackends) {
     HistorySpec s = ByHand::spec();

@@ -121,7 +121,7 @@ class Network {
   std::vector<float> router, router_bias, gate_bias, up_bias, down_bias, shared_router;
 };
 
-// Of the rows of x, those for which no rounding decides which experts are chosen.
+// The rows of x for which no rounding decides which experts are chosen.
 std::vector<float> decided(const Network& n, std::vector<float> x) {
   const size_t d = n.spec.d_model;
   size_t kept = 0;

@@ -199,7 +199,7 @@ void pages_of_one_token_give_the_exact_top(const Backend& backend) {
   }
 }
 
-// Of every pair of pages, the keys of one lie well within the bounds of the other: it is never listed before the other.
+// Every pair of pages: the keys of one lie well within the bounds of the other, and it is never listed before that.
 void dominated_page_is_never_listed_before(const Backend& backend) {
   for (uint32_t d : {8u, 20u, 64u, 128u}) {
     for (uint64_t seed = 1; seed < 5; ++seed) {

@@ -114,7 +114,7 @@ void heads__the_lowest_scores_stream(void**) {
   assert_true((lowest("0.5", kScores) == Streams{1, 2, 5}));
   assert_true((lowest("0.66667", kScores) == Streams{1, 2, 4, 5}));
   assert_true((lowest("1", kScores) == Streams{0, 1, 2, 3, 4, 5}));
-  // Of equals the earlier ones.
+  // When scores are equal, the earlier ones.
   assert_true((lowest("0.5", "0.5\t0.5\n0.5\t0.5\n0.5\t0.5\n") == Streams{0, 1, 2}));
   assert_true((lowest("0.5", "1\t0.5\n0.5\t0\n0.5\t0.5\n") == Streams{1, 2, 3}));
   assert_true((lowest("0.5", "0\t0\n-1\t-0\n0\t1\n") == Streams{0, 1, 2}));

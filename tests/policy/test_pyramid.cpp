@@ -149,7 +149,7 @@ void pyramid__holds_at_every_moment(void**) {
   }
 }
 
-// Of a model with windows of its own only the other layers share the budget.
+// In a model with windows of its own, only the other layers share the budget.
 void pyramid__shapes_with_windows(void**) {
   KvShape shape = {7, 2, 8, 10};
   shape.window = 20;

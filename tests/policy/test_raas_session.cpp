@@ -80,7 +80,7 @@ void raas_session__invariants(void**) {
   }
 }
 
-// Of the prompts of a conversation the first and the latest are pinned; those between are like pages of answers, from
+// The first and the latest prompt of a conversation are pinned; those between are like pages of answers, from
 // the moment when the next prompt begins, and leave for what comes.
 void raas_session__first_and_latest_prompt_are_pinned(void**) {
   const Inputs inputs({2, 2, 3, 64, 512, true}, 1200, 57);

@@ -85,7 +85,7 @@ Streams streaming(const char* echo, const char* induction, const std::string& te
   return streams;
 }
 
-// Of 6 heads: best by echo are 4, 5, 3, ..., by induction 3, 0, 5, ...
+// With 6 heads: best by echo are 4, 5, 3, ..., by induction 3, 0, 5, ...
 void razor__the_best_of_each_test_retrieve(void**) {
   assert_true((streaming("0", "0") == Streams{0, 1, 2, 3, 4, 5}));
   assert_true((streaming("0.1667", "0") == Streams{0, 1, 2, 3, 5}));
@@ -95,7 +95,7 @@ void razor__the_best_of_each_test_retrieve(void**) {
   assert_true((streaming("0.01", "0.01") == Streams{0, 1, 2, 5}));  // one at least
   assert_true(streaming("1", "0").empty());
   assert_true(streaming("0", "1").empty());
-  // Of equals the earlier stream.
+  // When scores are equal, the earlier stream.
   const std::string equal = file_text("echo\n0.5\t0.5\n0.5\t0.5\n0.5\t0.5\n", "induction\n0\t0\n0\t0\n0\t0\n");
   assert_true((streaming("0.3333", "0", equal) == Streams{0, 1, 2, 3}));
 }

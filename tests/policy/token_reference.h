@@ -25,7 +25,7 @@ inline double max_of_heads(const HeadWeights& w, size_t i) {
   return double{max};
 }
 
-// Of the tokens outside the last `recent`, the `heavy` ones with the largest sums stay; a step ends by evicting the
+// The `heavy` tokens with the largest sums outside the last `recent` stay; a step ends by evicting the
 // others.
 class TokenH2o {
  public:

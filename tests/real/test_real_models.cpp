@@ -247,7 +247,7 @@ struct Conversation {
   weir_prompt_report report = WEIR_PROMPT_REPORT_INIT;
 };
 
-// Of old answers nothing is read again, a stop string stops, and after an edit all is as if nothing else had been said.
+// Nothing of old answers is read again, a stop string stops, and after an edit all is as if nothing else had been said.
 void real__smollm2_holds_a_conversation(void**) {
   const std::string path = real_file(kSmolLm2.file);
   const RuntimePtr runtime = create_runtime(0);

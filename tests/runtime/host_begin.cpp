@@ -44,7 +44,7 @@ struct Room {
   bool is_full(const Stream& s) const { return s.n + opens > s.capacity; }
 };
 
-// Of the rows before `end` that may leave, the one with the least key, the lower one of equals.
+// The row before `end` that may leave and has the least key, the lower one of equals.
 template <class May, class Key>
 uint32_t min_row(uint32_t end, const May& may, const Key& key) {
   uint32_t best = kNone;

@@ -88,7 +88,7 @@ uint32_t Stream::best_cold() const {
   return best;
 }
 
-// Of the pages that may leave.
+// The first page to leave, among those of the part that may.
 uint32_t Stream::stalest(Part of) const {
   uint32_t best = kNone;
   const auto key = [&](uint32_t row) { return std::tuple(t.stamp[first + row], score(row)); };

@@ -302,7 +302,7 @@ void sampler__candidates_draw_as_all_logits_do(void**) {
   assert_true(n_compared > 10000 && n_masked > 5000 && n_raised > 5000 && n_tails > 30 && n_errors > 100);
 }
 
-// Of a few tokens that may be drawn all are listed, so no cut is needed. Where all may, min_p can be one.
+// When few tokens may be drawn, all are listed, so no cut is needed. Where all may, min_p can be one.
 void sampler__candidates_of_the_whole_vocabulary(void**) {
   constexpr uint32_t kVocab = 2000;
   weir_sampling_options o = options(1);

@@ -375,7 +375,7 @@ def test_hang_ups():
 
 
 def test_500_connections():
-    """Of 500 the ones too many are told so, the others wait or make room, and all are gone when they hang up."""
+    """With 500, the ones too many are told so, the others wait or make room, and all are gone when they hang up."""
     with Well(server, "500 connections"):
         sockets = [socket.create_connection((server.host, server.port)) for _ in range(500)]
         time.sleep(0.5)

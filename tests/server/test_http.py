@@ -548,7 +548,7 @@ def test_saved():
     again = server.chat("Remember me", weir={"conversation": "keep"})
     assert again["weir"]["session"] == session
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] >= again["usage"]["prompt_tokens"] - 1
-    # Of two sessions with one name the one that was used last is saved, and not while it runs.
+    # When two sessions have one name, the one that was used last is saved, and not while it runs.
     older = server.stream("/v1/chat/completions", endless(weir={"conversation": "twin"}))
     events = older.events()
     _, first = next(events)

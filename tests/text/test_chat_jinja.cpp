@@ -88,7 +88,7 @@ void chat_jinja__continues_behind_an_open_answer(void**) {
   assert_string_equal((open + rendered(kTurns, next, flags | WEIR_CHAT_CONTINUE)).c_str(),
                       rendered(kTurns, all, flags).c_str());
   assert_string_equal(rendered(kTurns, {}, WEIR_CHAT_CONTINUE).c_str(), "<|end|>\n");
-  // Of what a message of the continuation says the place is right, too.
+  // The place of what a message of the continuation says is right, too.
   const Rendered got(kTurns, {{"user", "c"}}, WEIR_CHAT_CONTINUE);
   assert_int_equal(got.out.said.size(), 1);
   assert_string_equal(got.of_template().c_str(), "<|end|>\n<|user|>\x01<|end|>\n");

@@ -90,7 +90,7 @@ void stops__the_first_that_is_complete(void**) {
   assert_true(show({"aab"}, {"a", "a", "a", "b"}) == (Result{"a", 0}));
 }
 
-// Of random texts over few letters, so that beginnings overlap; also sixteen that are ends, or beginnings, of each
+// Follows random texts over few letters, so that beginnings overlap; also sixteen that are ends, or beginnings, of each
 // other.
 void stops__follow_the_rule(void**) {
   std::mt19937 random(5);
@@ -148,7 +148,7 @@ void stops__can_be_taken_back(void**) {
   strings.take_back(0);
   assert_true(strings.push("d").text == "ad");
   assert_true(strings.finish("!") == "!");
-  // Of what has been shown since the mark nothing comes back, and of what the piece itself left nothing stays.
+  // Nothing comes back of what has been shown since the mark, and nothing stays of what the piece itself left.
   strings.begin(views({"abab#"}));
   assert_true(strings.push("xaba").text == "x");
   strings.mark();

@@ -95,7 +95,7 @@ void expect_all_lost(weir_session* session) {
 void losing(Shim& shim, uint32_t n) {
   const Fault& fault = kFaults[n % std::size(kFaults)];
   shim.devices[0].name = "Card";
-  // Of a GPU the host asks again and again, of the processor it does not.
+  // A GPU is asked again and again by the host, the processor is not.
   if ((n / std::size(kFaults) + n) % 2 == 0) shim.devices[0].type = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
   {
     const Opened o;

@@ -47,7 +47,7 @@ float random_score() {
   }
 }
 
-// Of which kind copies are; pages of the context are rows.
+// How many copies of each kind there are; pages of the context are rows.
 struct Shape {
   uint32_t n_layers = 2, n_kv_heads = 2, capacity = 12, n_slots = 5, most = 3;
   uint32_t head_dim = 8, digest_elements = 16;

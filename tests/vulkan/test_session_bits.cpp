@@ -160,7 +160,7 @@ void session_bits__together_as_alone(void**) {
   }
 }
 
-// Of models whose matrices all have the integer kernels. The bound is that of test_policy_golden.cpp: an error in the
+// Models whose matrices all have the integer kernels. The bound is that of test_policy_golden.cpp: an error in the
 // 15th bit of every input of a matrix moves logits by up to 7e-3 of a position's largest.
 void session_bits__dot_products_on_and_off(void**) {
   NEED_GPU();

@@ -409,7 +409,7 @@ void run_rule(VictimRule victim, bool expects_evictions) {
   }
   assert_true(n_steps > 100);
   assert_int_equal(n_evicted > 100, expects_evictions);
-  // Of kMarked and the like a step rarely evicts more than a page of each stream.
+  // Rules like kMarked rarely evict more than a page of each stream in a step.
   assert_int_equal(n_dropped > 10, expects_evictions);
 }
 

@@ -319,7 +319,7 @@ void top_logits__lists_the_best_in_order(void**) {
   }
 }
 
-// Of the tokens alone that a mask has, of which there may be fewer than are asked for.
+// Lists only tokens that a mask has, of which there may be fewer than are asked for.
 void top_logits__lists_the_best_of_a_mask(void**) {
   open_context();
   const Array<std::byte> scratch(top_logits_scratch_bytes());

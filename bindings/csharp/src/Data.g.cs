@@ -701,15 +701,15 @@ namespace Weir
         public string Role { get; set; }
         /// <summary>UTF-8. null with content_bytes 0: empty.</summary>
         public string Content { get; set; }
-        /// <summary>Of an answer: what the model thought before it, UTF-8 without tags; null: nothing. The template
-        /// decides whether it is kept: most leave out those of earlier turns.</summary>
+        /// <summary>What the model thought before an answer, UTF-8 without tags; null: nothing. The template decides
+        /// whether it is kept: most leave out those of earlier turns.</summary>
         public string Thought { get; set; }
-        /// <summary>Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and
-        /// perhaps "id", or as in OpenAI's API, with these two in "function". null: none.</summary>
+        /// <summary>The calls in an answer, JSON, a list of objects with "name", "arguments" (an object) and perhaps
+        /// "id", or as in OpenAI's API, with these two in "function". null: none.</summary>
         public string ToolCallsJson { get; set; }
-        /// <summary>Of a tool's result: the call that it answers; null: not said.</summary>
+        /// <summary>The call that a tool's result answers; null: not said.</summary>
         public string ToolCallId { get; set; }
-        /// <summary>Of a tool's result: the tool; else of who speaks; null: not said.</summary>
+        /// <summary>The tool that a result is of; else who speaks; null: not said.</summary>
         public string Name { get; set; }
 
         internal Native.weir_chat_message* ToNative(Arena a)
@@ -852,9 +852,9 @@ namespace Weir
         /// <summary>[n_policy_options] options of the policy, docs/policies.md. Copied; the file of heads_file is only
         /// read in the call.</summary>
         public IDictionary<string, string> PolicyOptions { get; set; }
-        /// <summary>Of spill_budget_bytes, what holds spilled pages uncompressed, all but those that were wanted the
-        /// longest ago. 0 (default): all of it if it holds the whole context so, else as much as leaves room for the
-        /// other pages at four fifths of their bytes, at least a quarter.</summary>
+        /// <summary>The part of spill_budget_bytes for uncompressed pages, all but those that were wanted the longest
+        /// ago. 0 (default): all of it if it holds the whole context so, else as much as leaves room for the other
+        /// pages at four fifths of their bytes, at least a quarter.</summary>
         public ulong SpillRawBytes { get; set; }
         /// <summary>Path (UTF-8) of a file of spill_file_bytes for the pages that spill_budget_bytes have no room for.
         /// Nothing may be there: the file is created, and its name removed at once. Used while the session is created,
@@ -935,7 +935,7 @@ namespace Weir
         public ulong LibraryBytes { get; }
         /// <summary>All of the session's own memory: the sum of the fields from kv_bytes to library_bytes.</summary>
         public ulong TotalBytes { get; }
-        /// <summary>Of total_bytes, memory of the device: pages, digests, tables and workspace. With attention on the
+        /// <summary>The part of total_bytes on the device: pages, digests, tables and workspace. With attention on the
         /// host, part of workspace_bytes. 0 on the CPU.</summary>
         public ulong DeviceBytes { get; }
         /// <summary>Device memory of the weights, shared by all sessions of the model there; not in
@@ -943,26 +943,26 @@ namespace Weir
         public ulong DeviceWeightsBytes { get; }
         /// <summary>WEIR_DEVICE_* that the session will run on.</summary>
         public DeviceType Device { get; }
-        /// <summary>Of n_streams, those of layers with a sliding window of their own.</summary>
+        /// <summary>Those of the n_streams in layers with a sliding window of their own.</summary>
         public uint WindowStreamCount { get; }
         /// <summary>Pages that such a stream can hold instead of pages_per_stream, whatever the policy and the budget:
         /// those of the window and of a prompt chunk of batch_tokens.</summary>
         public uint WindowPagesPerStream { get; }
-        /// <summary>Of kv_bytes, pages of such streams.</summary>
+        /// <summary>The part of kv_bytes for pages of such streams.</summary>
         public ulong WindowKvBytes { get; }
         /// <summary>Size of the spill file; not in total_bytes.</summary>
         public ulong SpillFileBytes { get; }
-        /// <summary>Of n_streams, those of KV heads that the option heads makes hold the first tokens and a
+        /// <summary>Those of the n_streams whose KV heads the option heads makes hold the first tokens and a
         /// window.</summary>
         public uint HeadStreamCount { get; }
         /// <summary>Pages that such a stream can hold, whatever the policy and the budget: those of the first tokens,
         /// of the window and of a prompt chunk of batch_tokens.</summary>
         public uint HeadPagesPerStream { get; }
-        /// <summary>Of kv_bytes, pages of such streams.</summary>
+        /// <summary>The part of kv_bytes for pages of such streams.</summary>
         public ulong HeadKvBytes { get; }
-        /// <summary>Of spill_bytes, room for pages as they are.</summary>
+        /// <summary>The part of spill_bytes for pages as they are.</summary>
         public ulong SpillRawBytes { get; }
-        /// <summary>Of spill_bytes, room for compressed pages.</summary>
+        /// <summary>The part of spill_bytes for compressed pages.</summary>
         public ulong SpillCompressedBytes { get; }
         /// <summary>Positions whose pages the store and its file hold whatever is in them. With fewer than
         /// context_tokens, pages may be dropped for good, those first that were wanted the longest ago. 0 without a
@@ -1023,7 +1023,7 @@ namespace Weir
         public ulong AllocCount { get; }
         /// <summary>Allocations made after create, also of device memory; Weir promises 0.</summary>
         public ulong AllocsWhileDecoding { get; }
-        /// <summary>Of bytes, memory of the device.</summary>
+        /// <summary>The part of bytes that is memory of the device.</summary>
         public ulong DeviceBytes { get; }
 
         internal MemoryInfo(Native.weir_memory_info* s)
@@ -1055,7 +1055,7 @@ namespace Weir
         public ulong PagesResidentMax { get; }
         /// <summary>Pages that left because of the budget, each as often as it left.</summary>
         public ulong PagesEvicted { get; }
-        /// <summary>Of these, pages that were kept in host memory and not dropped.</summary>
+        /// <summary>Those of pages_evicted that were kept in host memory and not dropped.</summary>
         public ulong PagesSpilled { get; }
         /// <summary>Times that a page came back from there.</summary>
         public ulong PagesRecalled { get; }
@@ -1072,7 +1072,7 @@ namespace Weir
         public ulong PagesCold { get; }
         /// <summary>Host memory that spilled pages take now, copies of resident pages included.</summary>
         public ulong SpillStoredBytes { get; }
-        /// <summary>Of decode_ns, time in which pages came back.</summary>
+        /// <summary>The part of decode_ns in which pages came back.</summary>
         public ulong RecallNs { get; }
         /// <summary>Times that a page had to wait for the compression of others.</summary>
         public ulong SpillWaits { get; }
@@ -1117,8 +1117,7 @@ namespace Weir
         public ushort Cold { get; }
         /// <summary>Nowhere: dropped, or behind a sliding window. The three make up all streams.</summary>
         public ushort Lost { get; }
-        /// <summary>Of these streams, where it may not leave: pinned by the application, or by the policy as a
-        /// prompt.</summary>
+        /// <summary>Streams where it may not leave: pinned by the application, or by the policy as a prompt.</summary>
         public ushort Pinned { get; }
 
         internal PageState(Native.weir_page_state* s)
@@ -1327,7 +1326,7 @@ namespace Weir
         public uint Index { get; }
         /// <summary>Positions in the conversation, with this token.</summary>
         public uint TokenCount { get; }
-        /// <summary>Of an end: WEIR_STOP_*; otherwise WEIR_STOP_NONE.</summary>
+        /// <summary>Why the answer ended: WEIR_STOP_*; WEIR_STOP_NONE of other events.</summary>
         public StopReason Stop { get; }
         /// <summary>Which of the texts of WEIR_STOP_STRING it was; otherwise -1.</summary>
         public int StopIndex { get; }
@@ -1335,8 +1334,7 @@ namespace Weir
         public Segment Segment { get; }
         /// <summary>Whole UTF-8 sequences, perhaps empty.</summary>
         public string Text { get; }
-        /// <summary>Of a token: that of weir_logprob. NaN of other events and where n_top of the options is
-        /// 0.</summary>
+        /// <summary>That of weir_logprob. NaN of other events and where n_top of the options is 0.</summary>
         public float Logprob { get; }
         /// <summary>[n_top], the most probable first, of equals the lower id; the token itself need not be among them.
         /// null where n_top is 0.</summary>
@@ -1390,9 +1388,9 @@ namespace Weir
     /// <summary>What weir_session_prompt or weir_session_prompt_tokens did.</summary>
     public sealed unsafe class PromptReport
     {
-        /// <summary>Of the conversation now.</summary>
+        /// <summary>Tokens of the conversation now.</summary>
         public uint TokenCount { get; }
-        /// <summary>Of these, tokens that were there and stayed.</summary>
+        /// <summary>Those of the n_tokens that were there and stayed.</summary>
         public uint KeptCount { get; }
         /// <summary>The others.</summary>
         public uint ReadCount { get; }

@@ -475,7 +475,7 @@ namespace Weir.Tests
             Same(new Model(ModelPath, runtime).Info.VocabSize, 1664u);
         }
 
-        // Of tests/hooks.c: how many bytes they have given, and whether they refuse.
+        // The hooks of tests/hooks.c: how many bytes they have given, and whether they refuse.
         private static unsafe void MemoryHooks()
         {
             IntPtr library = OpenLibrary(Path.Combine(Scratch, "hooks.so"), 2);

@@ -51,7 +51,7 @@ def _messages(messages: Messages) -> Tuple[Any, int]:
 
 
 def version() -> str:
-    """Of the library that is loaded; __version__ is that of the headers."""
+    """The version of the library that is loaded; __version__ is that of the headers."""
     return decoded(lib.weir_version_string())
 
 
@@ -66,7 +66,7 @@ def presets() -> List[str]:
 
 
 def weight_types() -> List[str]:
-    """Of the tensors that the library computes with."""
+    """The types of tensors that the library computes with."""
     return names_of(lib.weir_weight_type_name)
 
 
@@ -298,7 +298,7 @@ class Session(Handle):
             return list(pointer[:n.value]) if n.value else []
 
     def logits(self) -> memoryview:
-        """Of the token that comes next: [vocab_size] floats, the session's own memory, whose content its next call
+        """Logits of the token that comes next: [vocab_size] floats, the session's own memory, which its next call
         changes. numpy.asarray makes an array of it without copying."""
         pointer, n = POINTER(c_float)(), c_uint32()
         with Use(self, True) as session:

@@ -26,7 +26,7 @@ pending = Pending()
 
 
 def encoded(text: Text) -> bytes:
-    """Of a lone surrogate it raises UnicodeEncodeError, which says where it is. Bytes stay what they are."""
+    """Text as UTF-8; UnicodeEncodeError says where a lone surrogate is. Bytes stay what they are."""
     return text.encode() if isinstance(text, str) else bytes(text)
 
 

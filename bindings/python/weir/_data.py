@@ -705,32 +705,32 @@ class Plan(NamedTuple):
     library_bytes: int
     #: All of the session's own memory: the sum of the fields from kv_bytes to library_bytes.
     total_bytes: int
-    #: Of total_bytes, memory of the device: pages, digests, tables and workspace. With attention on the host, part of
+    #: The part of total_bytes on the device: pages, digests, tables and workspace. With attention on the host, part of
     #: workspace_bytes. 0 on the CPU.
     device_bytes: int
     #: Device memory of the weights, shared by all sessions of the model there; not in total_bytes.
     device_weights_bytes: int
     #: WEIR_DEVICE_* that the session will run on.
     device: DeviceType
-    #: Of n_streams, those of layers with a sliding window of their own.
+    #: Those of the n_streams in layers with a sliding window of their own.
     n_window_streams: int
     #: Pages that such a stream can hold instead of pages_per_stream, whatever the policy and the budget: those of the
     #: window and of a prompt chunk of batch_tokens.
     window_pages_per_stream: int
-    #: Of kv_bytes, pages of such streams.
+    #: The part of kv_bytes for pages of such streams.
     window_kv_bytes: int
     #: Size of the spill file; not in total_bytes.
     spill_file_bytes: int
-    #: Of n_streams, those of KV heads that the option heads makes hold the first tokens and a window.
+    #: Those of the n_streams whose KV heads the option heads makes hold the first tokens and a window.
     n_head_streams: int
     #: Pages that such a stream can hold, whatever the policy and the budget: those of the first tokens, of the window
     #: and of a prompt chunk of batch_tokens.
     head_pages_per_stream: int
-    #: Of kv_bytes, pages of such streams.
+    #: The part of kv_bytes for pages of such streams.
     head_kv_bytes: int
-    #: Of spill_bytes, room for pages as they are.
+    #: The part of spill_bytes for pages as they are.
     spill_raw_bytes: int
-    #: Of spill_bytes, room for compressed pages.
+    #: The part of spill_bytes for compressed pages.
     spill_compressed_bytes: int
     #: Positions whose pages the store and its file hold whatever is in them. With fewer than context_tokens, pages may
     #: be dropped for good, those first that were wanted the longest ago. 0 without a store.
@@ -765,7 +765,7 @@ class MemoryInfo(NamedTuple):
     n_allocs: int
     #: Allocations made after create, also of device memory; Weir promises 0.
     allocs_while_decoding: int
-    #: Of bytes, memory of the device.
+    #: The part of bytes that is memory of the device.
     device_bytes: int
 
 
@@ -789,7 +789,7 @@ class Stats(NamedTuple):
     pages_resident_max: int
     #: Pages that left because of the budget, each as often as it left.
     pages_evicted: int
-    #: Of these, pages that were kept in host memory and not dropped.
+    #: Those of pages_evicted that were kept in host memory and not dropped.
     pages_spilled: int
     #: Times that a page came back from there.
     pages_recalled: int
@@ -805,7 +805,7 @@ class Stats(NamedTuple):
     pages_cold: int
     #: Host memory that spilled pages take now, copies of resident pages included.
     spill_stored_bytes: int
-    #: Of decode_ns, time in which pages came back.
+    #: The part of decode_ns in which pages came back.
     recall_ns: int
     #: Times that a page had to wait for the compression of others.
     spill_waits: int
@@ -834,7 +834,7 @@ class PageState(NamedTuple):
     cold: int
     #: Nowhere: dropped, or behind a sliding window. The three make up all streams.
     lost: int
-    #: Of these streams, where it may not leave: pinned by the application, or by the policy as a prompt.
+    #: Streams where it may not leave: pinned by the application, or by the policy as a prompt.
     pinned: int
 
 
@@ -898,7 +898,7 @@ class Event(NamedTuple):
     index: int  # type: ignore[assignment]
     #: Positions in the conversation, with this token.
     n_tokens: int
-    #: Of an end: WEIR_STOP_*; otherwise WEIR_STOP_NONE.
+    #: Why the answer ended: WEIR_STOP_*; WEIR_STOP_NONE of other events.
     stop: StopReason
     #: Which of the texts of WEIR_STOP_STRING it was; otherwise -1.
     stop_index: int
@@ -906,7 +906,7 @@ class Event(NamedTuple):
     segment: Segment
     #: Whole UTF-8 sequences, perhaps empty.
     text: str
-    #: Of a token: that of weir_logprob. NaN of other events and where n_top of the options is 0.
+    #: That of weir_logprob. NaN of other events and where n_top of the options is 0.
     logprob: float
     #: [n_top], the most probable first, of equals the lower id; the token itself need not be among them. None where
     #: n_top is 0.
@@ -928,9 +928,9 @@ def event_of(s: weir_event) -> Event:
 class PromptReport(NamedTuple):
     """What weir_session_prompt or weir_session_prompt_tokens did."""
 
-    #: Of the conversation now.
+    #: Tokens of the conversation now.
     n_tokens: int
-    #: Of these, tokens that were there and stayed.
+    #: Those of the n_tokens that were there and stayed.
     n_kept: int
     #: The others.
     n_read: int
@@ -1044,15 +1044,15 @@ class Message:
     role: str
     #: UTF-8. None with content_bytes 0: empty.
     content: Text = ""
-    #: Of an answer: what the model thought before it, UTF-8 without tags; None: nothing. The template decides whether
-    #: it is kept: most leave out those of earlier turns.
+    #: What the model thought before an answer, UTF-8 without tags; None: nothing. The template decides whether it is
+    #: kept: most leave out those of earlier turns.
     thought: Optional[Text] = None
-    #: Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
-    #: as in OpenAI's API, with these two in "function". None: none.
+    #: The calls in an answer, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or as in
+    #: OpenAI's API, with these two in "function". None: none.
     tool_calls: Any = None
-    #: Of a tool's result: the call that it answers; None: not said.
+    #: The call that a tool's result answers; None: not said.
     tool_call_id: Optional[Text] = None
-    #: Of a tool's result: the tool; else of who speaks; None: not said.
+    #: The tool that a result is of; else who speaks; None: not said.
     name: Optional[Text] = None
 
     def to_native(self) -> weir_chat_message:
@@ -1151,7 +1151,7 @@ class SessionOptions:
     #: [n_policy_options] options of the policy, docs/policies.md. Copied; the file of heads_file is only read in the
     #: call.
     policy_options: Mapping[str, str] = field(default_factory=dict)
-    #: Of spill_budget_bytes, what holds spilled pages uncompressed, all but those that were wanted the longest ago. 0
+    #: The part of spill_budget_bytes for uncompressed pages, all but those that were wanted the longest ago. 0
     #: (default): all of it if it holds the whole context so, else as much as leaves room for the other pages at four
     #: fifths of their bytes, at least a quarter.
     spill_raw_bytes: int = 0

@@ -27,7 +27,7 @@ final class Times: @unchecked Sendable {
         n += 1
         if n == nTokens { (last, used) = (now(CLOCK_MONOTONIC), now(CLOCK_PROCESS_CPUTIME_ID) - before) }
     }
-    /// Of the answer that has ended; `decoded`: nanoseconds that steps and draws took.
+    /// Ends an answer's measurement; `decoded`: nanoseconds that steps and draws took.
     func end(decoded: Int) {
         precondition(n >= nTokens, "the answer has \(n) of \(nTokens) tokens")
         outside.append((Double(last - first) - Double(decoded)) / Double(nTokens) / 1000)

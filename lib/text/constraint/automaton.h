@@ -57,7 +57,7 @@ class Exprs {
   ExprId text(std::string_view text);
   ExprId cat(ExprId a, ExprId b) { return add({Expr::kCat, 0, 0, a, b, 0, 0}); }
   ExprId alt(ExprId a, ExprId b) { return add({Expr::kAlt, 0, 0, a, b, 0, 0}); }
-  // Of lists, as balanced trees.
+  // The same for lists, as balanced trees.
   ExprId cat(std::span<const ExprId> all) { return fold(Expr::kCat, all); }
   ExprId alt(std::span<const ExprId> all) { return fold(Expr::kAlt, all); }
   ExprId repeat(ExprId a, uint32_t min, uint32_t max) { return add({Expr::kRepeat, 0, 0, a, 0, min, max}); }

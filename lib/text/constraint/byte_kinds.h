@@ -12,7 +12,7 @@ inline constexpr uint32_t kAsciiKinds = (1u << 25) - 1;
 // paragraph separators among them, for themselves.
 inline constexpr uint32_t kWideKinds[] = {1u << 25, 1u << 26, 1u << 27, 1u << 28};
 inline constexpr uint32_t kAllWideKinds = 15u << 25;
-// Of a place in a text: it has bytes of no such character; its first byte is not the first one of a character.
+// What a place in a text is: it has bytes of no such character; its first byte is not the first one of a character.
 inline constexpr uint32_t kStray = 1u << 30, kInside = 1u << 31;
 
 inline constexpr std::array<uint32_t, 256> kKindOfByte = [] {

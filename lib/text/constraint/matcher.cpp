@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kFrames = 16384, kFrameWords = 65536;
 constexpr uint32_t kConfigs = 8192, kConfigWords = 131072;
 constexpr uint32_t kSteps = 32768;  // a power of two
-// Of one state, and of what is looked at for it.
+// Limits of one state, and of what is looked at for it.
 constexpr uint32_t kMaxItems = 4096, kMaxPlaces = 16384, kMaxParents = 16384;
 constexpr uint32_t kSeenSlots = 2 * kMaxPlaces;
 

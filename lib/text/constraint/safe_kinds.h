@@ -22,12 +22,12 @@ class SafeKinds {
       : firsts_(memory), rows_(memory), ends_(memory), loops_(memory) {}
   void start(const Grammar& grammar);
 
-  // Of a kDfa: [n_states, kLevels], or null where none was made: the automaton is large.
+  // The rows of a kDfa: [n_states, kLevels], or null where none was made: the automaton is large.
   const uint32_t* rows(const Terminal& terminal) const {
     const uint32_t first = firsts_[static_cast<size_t>(&terminal - &g_->terminal(0))];
     return first == kNone ? nullptr : rows_.data() + first;
   }
-  // Of a kCounted, between its texts: kinds of which each character is a text.
+  // The kinds that may stand between the texts of a kCounted: kinds of which each character is a text.
   uint32_t of_unit(const Terminal& terminal) const {
     return firsts_[static_cast<size_t>(&terminal - &g_->terminal(0))];
   }

@@ -186,7 +186,7 @@ Status SchemaCompiler::is_allowed(const Facts& f, Id value, bool& allowed) {
     return allowed = n >= f.min_items && n <= f.max_items, Status();
   }
   if (type != kObject) return allowed = true, Status();
-  // Of objects only what is required is looked at: enough to tell alternatives apart.
+  // In objects only what is required is looked at: enough to tell alternatives apart.
   for (const Id schema : f.objects) {
     if (json_.find(schema, "properties") == JsonText::kNone &&
         json_.find(schema, "patternProperties") == JsonText::kNone &&

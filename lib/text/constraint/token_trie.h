@@ -36,7 +36,7 @@ class TokenTrie {
   std::span<const weir_token> tokens(uint32_t node) const {
     return tokens_.part(nodes_[node].first_token, nodes_[node + 1].first_token - nodes_[node].first_token);
   }
-  // Of the node and of all below it; and how many bytes of each begin a character.
+  // The tokens of the node and of all below it; and how many bytes of each begin a character.
   std::span<const weir_token> tokens_from(uint32_t node) const {
     return tokens_.part(nodes_[node].first_token, nodes_[nodes_[node].end].first_token - nodes_[node].first_token);
   }

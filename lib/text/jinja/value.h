@@ -56,7 +56,7 @@ class Heap final : public std::pmr::memory_resource {
   uint64_t bytes() const { return bytes_; }
 
   const HashKey key;
-  // Of a rendering: its steps, those of walking through values included; beyond the limit walks end early.
+  // The steps of a rendering, those of walking through values included; beyond the limit walks end early.
   uint64_t n_steps = 0;
   bool is_too_deep = false;  // a walk did not get to the end of a value
 

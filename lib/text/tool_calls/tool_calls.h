@@ -12,7 +12,7 @@ namespace weir {
 
 class ToolCalls {
  public:
-  // Of one call, and of calls of an answer.
+  // Limits of one call, and of the number of calls in an answer.
   static constexpr size_t kMaxBytes = size_t{1} << 20;
   static constexpr uint32_t kMaxCalls = 256;
 

@@ -200,7 +200,7 @@ def smallest_gap(logits):
 
 
 def smallest_margin(m, router_logits):
-    """Of all tokens and layers: the last expert chosen before the first one left out, relative to the largest logit."""
+    """The least lead of the last expert chosen over the first one left out, relative to the largest logit."""
     worst = np.inf
     for logits in router_logits:
         best = np.sort(logits, axis=1)[:, ::-1]

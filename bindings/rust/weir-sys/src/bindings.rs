@@ -669,17 +669,17 @@ structures! {
         content: *const c_char,
         /// Length of content.
         content_bytes: u64,
-        /// Of an answer: what the model thought before it, UTF-8 without tags; NULL: nothing. The template decides
-        /// whether it is kept: most leave out those of earlier turns. Since 1.1.
+        /// What the model thought before an answer, UTF-8 without tags; NULL: nothing. The template decides whether it
+        /// is kept: most leave out those of earlier turns. Since 1.1.
         thought: *const c_char,
         /// Length of thought. Since 1.1.
         thought_bytes: u64,
-        /// Of an answer: the calls in it, NUL-terminated JSON, a list of objects with "name", "arguments" (an object)
-        /// and perhaps "id", or as in OpenAI's API, with these two in "function". NULL: none. Since 1.1.
+        /// The calls in an answer, NUL-terminated JSON, a list of objects with "name", "arguments" (an object) and
+        /// perhaps "id", or as in OpenAI's API, with these two in "function". NULL: none. Since 1.1.
         tool_calls_json: *const c_char,
-        /// Of a tool's result: the call that it answers, NUL-terminated; NULL: not said. Since 1.1.
+        /// The call that a tool's result answers, NUL-terminated; NULL: not said. Since 1.1.
         tool_call_id: *const c_char,
-        /// Of a tool's result: the tool; else of who speaks; NUL-terminated; NULL: not said. Since 1.1.
+        /// The tool that a result is of; else who speaks; NUL-terminated; NULL: not said. Since 1.1.
         name: *const c_char,
     }
 
@@ -783,9 +783,9 @@ structures! {
         n_policy_options: u32,
         /// 0.
         reserved: u32,
-        /// Of `spill_budget_bytes`, what holds spilled pages uncompressed, all but those that were wanted the longest
-        /// ago. 0 (default): all of it if it holds the whole context so, else as much as leaves room for the other
-        /// pages at four fifths of their bytes, at least a quarter. Since 1.1.
+        /// The part of `spill_budget_bytes` for uncompressed pages, all but those that were wanted the longest ago. 0
+        /// (default): all of it if it holds the whole context so, else as much as leaves room for the other pages at
+        /// four fifths of their bytes, at least a quarter. Since 1.1.
         spill_raw_bytes: u64,
         /// Path (UTF-8) of a file of `spill_file_bytes` for the pages that `spill_budget_bytes` have no room for.
         /// Nothing may be there: the file is created, and its name removed at once. Used while the session is created,
@@ -841,7 +841,7 @@ structures! {
         library_bytes: u64,
         /// All of the session's own memory: the sum of the fields from `kv_bytes` to `library_bytes`.
         total_bytes: u64,
-        /// Of `total_bytes`, memory of the device: pages, digests, tables and workspace. With attention on the host,
+        /// The part of `total_bytes` on the device: pages, digests, tables and workspace. With attention on the host,
         /// part of `workspace_bytes`. 0 on the CPU. Since 1.0.
         device_bytes: u64,
         /// Device memory of the weights, shared by all sessions of the model there; not in `total_bytes`. Since 1.0.
@@ -850,25 +850,26 @@ structures! {
         device: i32,
         /// 0.
         reserved: u32,
-        /// Of `n_streams`, those of layers with a sliding window of their own. Since 1.0.
+        /// Those of the `n_streams` in layers with a sliding window of their own. Since 1.0.
         n_window_streams: u32,
         /// Pages that such a stream can hold instead of `pages_per_stream`, whatever the policy and the budget: those
         /// of the window and of a prompt chunk of `batch_tokens`. Since 1.0.
         window_pages_per_stream: u32,
-        /// Of `kv_bytes`, pages of such streams. Since 1.0.
+        /// The part of `kv_bytes` for pages of such streams. Since 1.0.
         window_kv_bytes: u64,
         /// Size of the spill file; not in `total_bytes`. Since 1.1.
         spill_file_bytes: u64,
-        /// Of `n_streams`, those of KV heads that the option heads makes hold the first tokens and a window. Since 1.1.
+        /// Those of the `n_streams` whose KV heads the option heads makes hold the first tokens and a window. Since
+        /// 1.1.
         n_head_streams: u32,
         /// Pages that such a stream can hold, whatever the policy and the budget: those of the first tokens, of the
         /// window and of a prompt chunk of `batch_tokens`. Since 1.1.
         head_pages_per_stream: u32,
-        /// Of `kv_bytes`, pages of such streams. Since 1.1.
+        /// The part of `kv_bytes` for pages of such streams. Since 1.1.
         head_kv_bytes: u64,
-        /// Of `spill_bytes`, room for pages as they are. Since 1.1.
+        /// The part of `spill_bytes` for pages as they are. Since 1.1.
         spill_raw_bytes: u64,
-        /// Of `spill_bytes`, room for compressed pages. Since 1.1.
+        /// The part of `spill_bytes` for compressed pages. Since 1.1.
         spill_compressed_bytes: u64,
         /// Positions whose pages the store and its file hold whatever is in them. With fewer than `context_tokens`,
         /// pages may be dropped for good, those first that were wanted the longest ago. 0 without a store. Since 1.1.
@@ -899,7 +900,7 @@ structures! {
         n_allocs: u64,
         /// Allocations made after create, also of device memory; Weir promises 0.
         allocs_while_decoding: u64,
-        /// Of bytes, memory of the device. Since 1.0.
+        /// The part of bytes that is memory of the device. Since 1.0.
         device_bytes: u64,
     }
 
@@ -919,7 +920,7 @@ structures! {
         pages_resident_max: u64,
         /// Pages that left because of the budget, each as often as it left.
         pages_evicted: u64,
-        /// Of these, pages that were kept in host memory and not dropped.
+        /// Those of `pages_evicted` that were kept in host memory and not dropped.
         pages_spilled: u64,
         /// Times that a page came back from there.
         pages_recalled: u64,
@@ -936,7 +937,7 @@ structures! {
         pages_cold: u64,
         /// Host memory that spilled pages take now, copies of resident pages included. Since 1.0.
         spill_stored_bytes: u64,
-        /// Of `decode_ns`, time in which pages came back. Since 1.0.
+        /// The part of `decode_ns` in which pages came back. Since 1.0.
         recall_ns: u64,
         /// Times that a page had to wait for the compression of others. Since 1.0.
         spill_waits: u64,
@@ -965,7 +966,7 @@ structures! {
         cold: u16,
         /// Nowhere: dropped, or behind a sliding window. The three make up all streams.
         lost: u16,
-        /// Of these streams, where it may not leave: pinned by the application, or by the policy as a prompt.
+        /// Streams where it may not leave: pinned by the application, or by the policy as a prompt.
         pinned: u16,
     }
 
@@ -1109,7 +1110,7 @@ structures! {
         index: u32,
         /// Positions in the conversation, with this token.
         n_tokens: u32,
-        /// Of an end: `WEIR_STOP_*`; otherwise [`WEIR_STOP_NONE`].
+        /// Why the answer ended: `WEIR_STOP_*`; [`WEIR_STOP_NONE`] of other events.
         stop: i32,
         /// Which of the texts of [`WEIR_STOP_STRING`] it was; otherwise -1.
         stop_index: i32,
@@ -1119,7 +1120,7 @@ structures! {
         text: *const c_char,
         /// Its length.
         text_bytes: u64,
-        /// Of a token: that of [`weir_logprob`]. NaN of other events and where `n_top` of the options is 0.
+        /// That of [`weir_logprob`]. NaN of other events and where `n_top` of the options is 0.
         logprob: f32,
         /// Entries at top: `n_top` of the options, or all tokens if these are fewer; of other events 0.
         n_top: u32,
@@ -1151,9 +1152,9 @@ structures! {
     weir_prompt_report with struct_size {
         /// sizeof this struct in the caller's build. Required.
         struct_size: u32,
-        /// Of the conversation now.
+        /// Tokens of the conversation now.
         n_tokens: u32,
-        /// Of these, tokens that were there and stayed.
+        /// Those of the `n_tokens` that were there and stayed.
         n_kept: u32,
         /// The others.
         n_read: u32,

@@ -350,8 +350,8 @@ impl SessionOptions {
         self.raw.policy = self.texts.keep("policy", policy);
         self
     }
-    /// Of `spill_budget_bytes`, what holds spilled pages uncompressed, all but those that were wanted the longest ago.
-    /// 0 (default): all of it if it holds the whole context so, else as much as leaves room for the other pages at four
+    /// The part of `spill_budget_bytes` for uncompressed pages, all but those that were wanted the longest ago. 0
+    /// (default): all of it if it holds the whole context so, else as much as leaves room for the other pages at four
     /// fifths of their bytes, at least a quarter.
     pub fn spill_raw_bytes(mut self, spill_raw_bytes: u64) -> Self {
         self.raw.spill_raw_bytes = spill_raw_bytes;
@@ -902,15 +902,15 @@ pub struct Message {
     pub role: String,
     /// UTF-8. None with `content_bytes` 0: empty.
     pub content: String,
-    /// Of an answer: what the model thought before it, UTF-8 without tags; None: nothing. The template decides whether
-    /// it is kept: most leave out those of earlier turns.
+    /// What the model thought before an answer, UTF-8 without tags; None: nothing. The template decides whether it is
+    /// kept: most leave out those of earlier turns.
     pub thought: Option<String>,
-    /// Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
-    /// as in OpenAI's API, with these two in "function". None: none.
+    /// The calls in an answer, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or as in
+    /// OpenAI's API, with these two in "function". None: none.
     pub tool_calls_json: Option<String>,
-    /// Of a tool's result: the call that it answers; None: not said.
+    /// The call that a tool's result answers; None: not said.
     pub tool_call_id: Option<String>,
-    /// Of a tool's result: the tool; else of who speaks; None: not said.
+    /// The tool that a result is of; else who speaks; None: not said.
     pub name: Option<String>,
 }
 impl Message {
@@ -954,15 +954,14 @@ pub struct Event {
     pub index: u32,
     /// Positions in the conversation, with this token.
     pub n_tokens: u32,
-    /// Of an end: `WEIR_STOP_*`; otherwise [`WEIR_STOP_NONE`](sys::WEIR_STOP_NONE).
+    /// Why the answer ended: `WEIR_STOP_*`; [`WEIR_STOP_NONE`](sys::WEIR_STOP_NONE) of other events.
     pub stop: Stop,
     /// Which of the texts of [`WEIR_STOP_STRING`](sys::WEIR_STOP_STRING) it was; otherwise -1.
     pub stop_index: Option<u32>,
     /// `WEIR_SEGMENT_*`: what the text is part of, or without text what the token is.
     pub segment: Segment,
     text: Text,
-    /// Of a token: that of [`weir_logprob`](sys::weir_logprob). NaN of other events and where `n_top` of the options is
-    /// 0.
+    /// That of [`weir_logprob`](sys::weir_logprob). NaN of other events and where `n_top` of the options is 0.
     pub logprob: f32,
     /// \[`n_top`\], the most probable first, of equals the lower id; the token itself need not be among them. None
     /// where `n_top` is 0.

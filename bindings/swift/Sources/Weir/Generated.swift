@@ -756,15 +756,15 @@ public struct Message: Hashable, Sendable {
     public var role: String
     /// UTF-8. nil with `contentBytes` 0: empty.
     public var content: String
-    /// Of an answer: what the model thought before it, UTF-8 without tags; nil: nothing. The template decides whether
-    /// it is kept: most leave out those of earlier turns. Since 1.1.
+    /// What the model thought before an answer, UTF-8 without tags; nil: nothing. The template decides whether it is
+    /// kept: most leave out those of earlier turns. Since 1.1.
     public var thought: String?
-    /// Of an answer: the calls in it, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or
-    /// as in OpenAI's API, with these two in "function". nil: none. Since 1.1.
+    /// The calls in an answer, JSON, a list of objects with "name", "arguments" (an object) and perhaps "id", or as in
+    /// OpenAI's API, with these two in "function". nil: none. Since 1.1.
     public var toolCallsJson: String?
-    /// Of a tool's result: the call that it answers; nil: not said. Since 1.1.
+    /// The call that a tool's result answers; nil: not said. Since 1.1.
     public var toolCallId: String?
-    /// Of a tool's result: the tool; else of who speaks; nil: not said. Since 1.1.
+    /// The tool that a result is of; else who speaks; nil: not said. Since 1.1.
     public var name: String?
     public init(role: String, content: String, thought: String? = nil, toolCallsJson: String? = nil,
         toolCallId: String? = nil, name: String? = nil) {
@@ -914,7 +914,7 @@ public struct SessionOptions: Options, Sendable {
     /// [`nPolicyOptions`] options of the policy, docs/policies.md. Copied; the file of heads_file is only read in the
     /// call.
     public var policyOptions: [String: String]
-    /// Of `spillBudgetBytes`, what holds spilled pages uncompressed, all but those that were wanted the longest ago. 0
+    /// The part of `spillBudgetBytes` for uncompressed pages, all but those that were wanted the longest ago. 0
     /// (default): all of it if it holds the whole context so, else as much as leaves room for the other pages at four
     /// fifths of their bytes, at least a quarter. Since 1.1.
     public var spillRawBytes: Int
@@ -1035,32 +1035,32 @@ public struct Plan: Sendable {
     public let libraryBytes: Int
     /// All of the session's own memory: the sum of the fields from `kvBytes` to `libraryBytes`.
     public let totalBytes: Int
-    /// Of `totalBytes`, memory of the device: pages, digests, tables and workspace. With attention on the host, part of
-    /// `workspaceBytes`. 0 on the CPU.
+    /// The part of `totalBytes` on the device: pages, digests, tables and workspace. With attention on the host, part
+    /// of `workspaceBytes`. 0 on the CPU.
     public let deviceBytes: Int
     /// Device memory of the weights, shared by all sessions of the model there; not in `totalBytes`.
     public let deviceWeightsBytes: Int
     /// `Device` that the session will run on.
     public let device: Device
-    /// Of `nStreams`, those of layers with a sliding window of their own.
+    /// Those of the `nStreams` in layers with a sliding window of their own.
     public let nWindowStreams: Int
     /// Pages that such a stream can hold instead of `pagesPerStream`, whatever the policy and the budget: those of the
     /// window and of a prompt chunk of `batchTokens`.
     public let windowPagesPerStream: Int
-    /// Of `kvBytes`, pages of such streams.
+    /// The part of `kvBytes` for pages of such streams.
     public let windowKvBytes: Int
     /// Size of the spill file; not in `totalBytes`. Since 1.1.
     public let spillFileBytes: Int
-    /// Of `nStreams`, those of KV heads that the option heads makes hold the first tokens and a window. Since 1.1.
+    /// Those of the `nStreams` whose KV heads the option heads makes hold the first tokens and a window. Since 1.1.
     public let nHeadStreams: Int
     /// Pages that such a stream can hold, whatever the policy and the budget: those of the first tokens, of the window
     /// and of a prompt chunk of `batchTokens`. Since 1.1.
     public let headPagesPerStream: Int
-    /// Of `kvBytes`, pages of such streams. Since 1.1.
+    /// The part of `kvBytes` for pages of such streams. Since 1.1.
     public let headKvBytes: Int
-    /// Of `spillBytes`, room for pages as they are. Since 1.1.
+    /// The part of `spillBytes` for pages as they are. Since 1.1.
     public let spillRawBytes: Int
-    /// Of `spillBytes`, room for compressed pages. Since 1.1.
+    /// The part of `spillBytes` for compressed pages. Since 1.1.
     public let spillCompressedBytes: Int
     /// Positions whose pages the store and its file hold whatever is in them. With fewer than `contextTokens`, pages
     /// may be dropped for good, those first that were wanted the longest ago. 0 without a store. Since 1.1.
@@ -1118,7 +1118,7 @@ public struct SessionMemory: Sendable {
     public let nAllocs: Int
     /// Allocations made after create, also of device memory; Weir promises 0.
     public let allocsWhileDecoding: Int
-    /// Of bytes, memory of the device.
+    /// The part of bytes that is memory of the device.
     public let deviceBytes: Int
     init(_ raw: weir_memory_info) {
         planBytes = Int(raw.plan_bytes)
@@ -1147,7 +1147,7 @@ public struct SessionStats: Sendable {
     public let pagesResidentMax: Int
     /// Pages that left because of the budget, each as often as it left.
     public let pagesEvicted: Int
-    /// Of these, pages that were kept in host memory and not dropped.
+    /// Those of `pagesEvicted` that were kept in host memory and not dropped.
     public let pagesSpilled: Int
     /// Times that a page came back from there.
     public let pagesRecalled: Int
@@ -1163,7 +1163,7 @@ public struct SessionStats: Sendable {
     public let pagesCold: Int
     /// Host memory that spilled pages take now, copies of resident pages included.
     public let spillStoredBytes: Int
-    /// Of `decodeNs`, time in which pages came back.
+    /// The part of `decodeNs` in which pages came back.
     public let recallNs: Int
     /// Times that a page had to wait for the compression of others.
     public let spillWaits: Int
@@ -1205,7 +1205,7 @@ public struct PageState: Sendable {
     public let cold: Int
     /// Nowhere: dropped, or behind a sliding window. The three make up all streams.
     public let lost: Int
-    /// Of these streams, where it may not leave: pinned by the application, or by the policy as a prompt.
+    /// Streams where it may not leave: pinned by the application, or by the policy as a prompt.
     public let pinned: Int
     init(_ raw: weir_page_state) {
         resident = Int(raw.resident)
@@ -1387,7 +1387,7 @@ public struct Event: Sendable {
     public let index: Int
     /// Positions in the conversation, with this token.
     public let nTokens: Int
-    /// Of an end: `StopReason`; otherwise `StopReason.none`.
+    /// Why the answer ended: `StopReason`; `StopReason.none` of other events.
     public let stop: StopReason
     /// Which of the texts of `StopReason.string` it was; otherwise -1.
     public let stopIndex: Int
@@ -1395,7 +1395,7 @@ public struct Event: Sendable {
     public let segment: Segment
     /// Whole UTF-8 sequences, perhaps empty.
     public let text: String
-    /// Of a token: that of `weir_logprob`. NaN of other events and where `nTop` of the options is 0.
+    /// That of `weir_logprob`. NaN of other events and where `nTop` of the options is 0.
     public let logprob: Float
     /// [`nTop`], the most probable first, of equals the lower id; the token itself need not be among them. nil where
     /// `nTop` is 0.
@@ -1447,9 +1447,9 @@ public struct PromptOptions: Options, Sendable {
 
 /// What `weir_session_prompt` or `weir_session_prompt_tokens` did.
 public struct PromptReport: Sendable {
-    /// Of the conversation now.
+    /// Tokens of the conversation now.
     public let nTokens: Int
-    /// Of these, tokens that were there and stayed.
+    /// Those of the `nTokens` that were there and stayed.
     public let nKept: Int
     /// The others.
     public let nRead: Int

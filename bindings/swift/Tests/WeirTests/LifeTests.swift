@@ -41,7 +41,7 @@ extension All {
             }
             #expect(least < 1 << 20)
         }
-        /// Of this process.
+        /// Resident memory of this process.
         func residentBytes() -> Int {
             let fields = try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")
             return fields.map { Int($0[1])! * Int(sysconf(Int32(_SC_PAGESIZE))) } ?? 0

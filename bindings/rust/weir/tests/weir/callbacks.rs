@@ -93,7 +93,7 @@ fn progress_tells_how_far_it_is_and_stops() {
     let mut session = session();
     assert_eq!(session.prompt(&[Message::new("user", LONG)], &stop).unwrap_err().status, Status::CANCELLED);
     assert!(session.tokens().unwrap().is_empty());
-    // Of a prompt it is told by the prompt's options alone.
+    // A prompt's own options alone tell of its progress.
     let chat = ChatOptions::default().progress(|_, _| ControlFlow::Continue(()));
     let options = PromptOptions::default().chat(chat);
     for error in [

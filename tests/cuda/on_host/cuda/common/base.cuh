@@ -218,7 +218,7 @@ inline uint32_t __float_as_uint(float f) {
 inline float __shfl_up_sync(uint32_t mask, float x, uint32_t n) {
   return __uint_as_float(__shfl_up_sync(mask, __float_as_uint(x), n));
 }
-// Of floats alone: integers of other types convert to those above.
+// For floats alone: integers of other types convert to those above.
 template <std::same_as<float> Float>
 Float __shfl_xor_sync(uint32_t mask, Float x, uint32_t bits) {
   return __uint_as_float(__shfl_xor_sync(mask, __float_as_uint(x), bits));
