@@ -3,8 +3,8 @@
 #pragma once
 
 #include "device/kernels.h"
-#include "kv/kv_cache.h"
 #include "kv/step_state.h"
+#include "kv/tables.h"
 #include "ops/ops.h"
 #include "ops/step_rules.h"
 

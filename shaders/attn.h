@@ -12,7 +12,8 @@ namespace weir::vulkan {
 // Tokens of a page, and pages of a unit of attention: lib/ops/ops.h.
 WEIR_SHARED uint kPageRows = 16;
 WEIR_SHARED uint kUnitPages = 32;
-WEIR_SHARED uint kNoPage = 0xFFFFFFFFu;  // kNoSlot
+WEIR_SHARED uint kNoSlotWord = 0xFFFFFFFFu;  // the slot of a row whose page is not in the pool
+WEIR_SHARED uint kNoRow = 0xFFFFFFFFu;
 // Lanes that share a head, and the longest head.
 WEIR_SHARED uint kTeamLanes = 8;
 WEIR_SHARED uint kMaxChannels = 256;

@@ -5,7 +5,6 @@
 
 #ifdef __cplusplus
 #include "kv/device_recall.h"
-#include "kv/kv_cache.h"
 namespace weir::vulkan {
 #endif
 

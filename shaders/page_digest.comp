@@ -21,7 +21,7 @@ void main() {
     for (uint row = begin + gl_WorkGroupID.x; row < end; row += gl_NumWorkGroups.x) {
         const uint at = stream * a.capacity + row, n = Words(a.len).v[at], slot = Words(a.slots).v[at];
         // The same for the whole workgroup: no lane is left at a barrier.
-        if (slot == kNoPage || (is_last ? n == 0u : n < kPageRows)) continue;
+        if (slot == kNoSlotWord || (is_last ? n == 0u : n < kPageRows)) continue;
         const uvec2 digest = plus(a.digests, a.digest_by_row != 0u ? at : slot, 4u * words_of_digest());
         digest_page(Words(page_at(a.pool, slot, a.head_dim)), n, OutWords(digest));
     }

@@ -31,7 +31,7 @@ void main() {
     const uint n = Words(a.heads).v[kHeadWords * stream + kHeadEntries];
     for (uint i = gl_WorkGroupID.x; i < n; i += gl_NumWorkGroups.x) {
         const uint at = kEntryWords * (stream * a.most + i), copy = Words(a.entries).v[at + kEntryCopy];
-        const bool is_raw = copy != kNotRawWord, came = is_raw || host_has_sent(kv_head);
+        const bool is_raw = copy != kElsewhereWord, came = is_raw || host_has_sent(kv_head);
         if (!came && gl_LocalInvocationIndex == 0u) Cells(a.state).v[kStateLate] = 1u;
         if (!came) continue;
         const uvec2 from = is_raw ? nth_page(a.raw_pages, copy, a.page_quads)

@@ -94,7 +94,7 @@ void want_listed() {
 Least first_to_come() {
     Least least = no_row();
     for (uint row = invocation(); row < s.n; row += kThreads) {
-        if (!is_wanted(row) || is_there(row) || Words(p.a.raw_index).v[s.first + row] == kNoRawWord) continue;
+        if (!is_wanted(row) || is_there(row) || Words(p.a.raw_index).v[s.first + row] == kNoCopyWord) continue;
         take(least, uvec2(~score_key(row), stays(row) ? 0u : 1u), row);
     }
     return least;
@@ -176,7 +176,7 @@ uint choose(PromptPages prompt, uint n_free) {
 
 // A page leaves the pool.
 void leave(uint row) {
-    const bool is_lost = Words(p.a.raw_index).v[s.first + row] == kNoRawWord;
+    const bool is_lost = Words(p.a.raw_index).v[s.first + row] == kNoCopyWord;
     record_event(EventsAt(p.a.events, p.a.event_capacity, p.a.n_kv_heads), p.a.state, p.a.tables, s, row, now - 1u);
     SharedCells(p.a.tables.slots).v[s.first + row] = kNoSlotWord;
     if ((word_of(p.a.tables.flags, s, row) & kFlagPrompt) != 0u) atomicAdd(n_prompt_left, 1u);
@@ -202,7 +202,7 @@ void exchange(uint n, uint n_there) {
         SharedCells(p.a.tables.slots).v[s.first + row] = slot;
         entries.v[at + kEntrySlot] = slot;
         entries.v[at + kEntryCopy] = copy;
-        if (copy == kNotRawWord) atomicAdd(n_asked, 1u);
+        if (copy == kElsewhereWord) atomicAdd(n_asked, 1u);
     }
 }
 
@@ -211,7 +211,7 @@ void ask_host(uint n) {
     for (uint i = invocation(); i < n; i += kThreads) {
         Cells entries = Cells(p.a.entries);
         const uint at = kEntryWords * (s.index * p.a.most + i);
-        const bool asks = entries.v[at + kEntryCopy] == kNotRawWord;
+        const bool asks = entries.v[at + kEntryCopy] == kElsewhereWord;
         OutWords(p.a.rows).v[kv_head * p.a.most + i] = asks ? entries.v[at + kEntryRow] : kNoAskedRowWord;
     }
     if (invocation() != 0u) return;

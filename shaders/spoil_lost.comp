@@ -13,7 +13,7 @@ void main() {
         if (Words(a.window).v[s] != 0u) continue;
         const uint first = Words(a.row_begin).v[s], end = first + Words(a.n_pages).v[s];
         for (uint row = first + gl_LocalInvocationIndex; row < end; row += kInvocations) {
-            if (Words(a.slots).v[row] != kNoSlotWord || Words(a.raw_index).v[row] != kNoRawWord) continue;
+            if (Words(a.slots).v[row] != kNoSlotWord || Words(a.raw_index).v[row] != kNoCopyWord) continue;
             OutWords digest = OutWords(plus(a.digests, row, 4u * a.digest_words));
             for (uint i = 0u; i < a.digest_words; ++i) digest.v[i] = kTwoNan;
         }

@@ -7,8 +7,8 @@
 #include "step_state.h"
 
 #ifdef __cplusplus
-#include "kv/kv_cache.h"
 #include "kv/page_events.h"
+#include "kv/tables.h"
 #include "ops/step_rules.h"
 namespace weir::vulkan {
 #endif
@@ -17,11 +17,9 @@ namespace weir::vulkan {
 WEIR_SHARED uint kFlagPrompt = 2;
 WEIR_SHARED uint kFlagsStay = 5;
 
-// A row whose page is not in the pool.
-WEIR_SHARED uint kNoSlotWord = 0xFFFFFFFFu;
 // What is known of a page's copy unless it is the number of a raw slot: it is elsewhere, or there is none.
-WEIR_SHARED uint kNotRawWord = 0xFFFFFFFEu;
-WEIR_SHARED uint kNoRawWord = 0xFFFFFFFFu;
+WEIR_SHARED uint kElsewhereWord = 0xFFFFFFFEu;
+WEIR_SHARED uint kNoCopyWord = 0xFFFFFFFFu;
 
 // KvTables: word arrays, but last_score and prompt_score of floats. What may be null there may be none here.
 WEIR_SHARED uint kTableAddresses = 14;
@@ -71,7 +69,8 @@ struct StepBeginPush {
 };
 
 #ifdef __cplusplus
-static_assert(kNoSlotWord == kNoSlot && kNotRawWord == kNotRaw && kNoRawWord == kNoRaw);
+static_assert(kNoSlotWord == kNoSlot && kNoRow == weir::kNoRow);
+static_assert(kElsewhereWord == kCopyElsewhere && kNoCopyWord == kNoCopy);
 static_assert(kPageRows == kPageTokens && kFlagPrompt == kPagePrompt && kFlagsStay == kPageStays);
 static_assert(sizeof(TablesAt) == kTableAddresses * sizeof(uvec2) && offsetof(TablesAt, window) == 104);
 

@@ -101,7 +101,7 @@ uint make_slots(Stream s, uint n_there, Room room) {
     while (n_there + room.opens > n_slots) {
         const uint row = cold_victim(p.a.rules, p.a.tables, s);
         if (row == kNoRow) break;
-        const bool is_lost = Words(p.a.raw_index).v[s.first + row] == kNoRawWord;
+        const bool is_lost = Words(p.a.raw_index).v[s.first + row] == kNoCopyWord;
         OutWords digest = OutWords(plus(p.a.digests, s.first + row, 4u * p.a.digest_words));
         for (uint i = gl_SubgroupInvocationID; is_lost && i < p.a.digest_words; i += gl_SubgroupSize)
             digest.v[i] = kTwoNan;

@@ -131,13 +131,13 @@ __device__ void collect_selected(const Work<kDim>& w, const Recall<kDim>& r, uin
   if (turn == RecallTurn::kNothing) return;
   if (w.rank == 0 && w.k.recall.rules.stamps_wanted) s.stamp[row] = w.pos + 1;
   const uint32_t page = w.pages[row], copy = page & (kAbsent - 1);
-  if (turn != RecallTurn::kExchange || (page & kAbsent) == 0 || copy == (kNoRaw & (kAbsent - 1))) return;
+  if (turn != RecallTurn::kExchange || (page & kAbsent) == 0 || copy == (kNoCopy & (kAbsent - 1))) return;
   // What stays comes back first, then the pages with the best score.
   const uint32_t key = w.keys[row];
   const bool stays = key == kKeyAlways;
   r.wanted[atomicAdd(&w.recall->counts.n_wanted, 1u)] = {
       stays ? uint64_t{~key_of_score(s.last_score[row])} : uint64_t{1} << 32 | ~key, row,
-      copy == (kNotRaw & (kAbsent - 1)) ? kNotRaw : copy};
+      copy == (kCopyElsewhere & (kAbsent - 1)) ? kCopyElsewhere : copy};
 }
 
 // Decides what comes back over what: w.back [counts.n_back]. The block has synchronised after collect_selected.
@@ -254,7 +254,7 @@ __device__ void bring_pages(const Work<kDim>& w, uint32_t n_pages) {
   bool waits = false;
   for_each_back([&](uint32_t i, uint32_t at) {
     const RecallEntry entry = w.back[at];
-    if (entry.copy == kNotRaw) {
+    if (entry.copy == kCopyElsewhere) {
       waits = true;
     } else {
       bring_page(w, i, entry, a.host.raw_pages + size_t{entry.copy} * a.page_bytes);

@@ -22,7 +22,7 @@ inline constexpr uint32_t kSplitHeads = 4;    // the three bf16 parts of 4 heads
 inline constexpr uint32_t kMaxRows = 16384;   // of a table: two counts of rows share a word
 inline constexpr uint32_t kLengthShift = 28;  // of the length in a word with a page's slot and length
 // With recall, in a word of a page that is not in the pool, in place of the slot: this bit and, in the bits below,
-// where its copy is (raw slot, kNotRaw or kNoRaw), or the page's number among those that come back.
+// where its copy is (raw slot, kCopyElsewhere or kNoCopy), or the page's number among those that come back.
 inline constexpr uint32_t kAbsent = 1u << 27;
 
 struct KernelArgs {

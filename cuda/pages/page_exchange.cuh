@@ -138,7 +138,7 @@ __device__ inline void collect_wanted(const PageRecallArgs& a, const DeviceStrea
   if (!may_come_back || !is_cold) return;
   const uint32_t copy = a.raw_index[s.first + row], flags = s.flags[row];
   const float score = s.last_score[row];
-  if (copy == kNoRaw) return;
+  if (copy == kNoCopy) return;
   // What stays comes back first, then the pages with the best score.
   const uint64_t key = uint64_t{stays_there(a.rules, row, flags) ? 0u : 1u} << 32 | ~key_of_score(score);
   lists.wanted[atomicAdd(&counts.n_wanted, 1u)] = {key, row, copy};
@@ -212,7 +212,7 @@ __device__ inline RecallEntry entry_of(const PageRecallArgs& a, const DeviceStre
 __device__ inline void leave_pool(const PageRecallArgs& a, const DeviceStream& s, uint32_t row, uint32_t now,
                                   RecallCounts& counts) {
   const uint32_t flags = s.flags[row];
-  const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
+  const bool is_lost = a.raw_index[s.first + row] == kNoCopy;
   record_event(a.state, a.events, a.tables.n_kv_heads, s, row, now - 1);
   atomicAdd(is_lost ? &counts.n_lost : &counts.n_cold, 1u);
   if ((flags & kPagePrompt) != 0) atomicAdd(&counts.n_prompt, 1u);
@@ -229,7 +229,7 @@ __device__ inline void leave_pool(const PageRecallArgs& a, const DeviceStream& s
 __device__ inline void ask_host(const PageRecallArgs& a, uint32_t kv_head, uint32_t now, const RecallEntry* entries,
                                 uint32_t n) {
   for (uint32_t i = threadIdx.x % kWarp; i < n; i += kWarp)
-    a.host.rows[size_t{kv_head} * a.host.most + i] = entries[i].copy == kNotRaw ? entries[i].row : kNoAskedRow;
+    a.host.rows[size_t{kv_head} * a.host.most + i] = entries[i].copy == kCopyElsewhere ? entries[i].row : kNoAskedRow;
   __threadfence_system();
   __syncwarp();
   if (threadIdx.x % kWarp != 0) return;
@@ -261,7 +261,7 @@ __device__ inline void count_exchange(const PageRecallArgs& a, const DeviceStrea
 __device__ inline void note_exchange(const PageRecallArgs& a, const DeviceStream& s, uint32_t now,
                                      const RecallEntry* entries, RecallCounts& counts) {
   for (uint32_t i = threadIdx.x % kWarp; i < counts.n_back; i += kWarp) {
-    if (entries[i].copy == kNotRaw) atomicAdd(&counts.n_asked, 1u);
+    if (entries[i].copy == kCopyElsewhere) atomicAdd(&counts.n_asked, 1u);
   }
   __syncwarp();
   if (counts.n_asked != 0) ask_host(a, s.index % a.tables.n_kv_heads, now, entries, counts.n_back);

@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kCopy) fetch_kernel(const PageRecallArgs a) {
   const uint32_t i = blockIdx.x, kv_head = blockIdx.y, stream = a.layer * a.tables.n_kv_heads + kv_head;
   if (i >= a.heads[stream].n) return;
   const RecallEntry entry = a.entries[size_t{stream} * a.host.most + i];
-  const bool is_raw = entry.copy != kNotRaw;
+  const bool is_raw = entry.copy != kCopyElsewhere;
   if (threadIdx.x == 0) came = is_raw || wait_for_host(a, kv_head, a.state->n_tokens + 1);
   __syncthreads();
   if (!came) return;
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kCopy) spoil_kernel(const SpoilLostArgs a) {
   if (a.tables.window[stream] != 0) return;
   const size_t first = a.tables.row_begin[stream];
   for (uint32_t row = threadIdx.x; row < a.tables.n_pages[stream]; row += kCopy) {
-    if (a.tables.slots[first + row] == kNoSlot && a.raw_index[first + row] == kNoRaw)
+    if (a.tables.slots[first + row] == kNoSlot && a.raw_index[first + row] == kNoCopy)
       spoil_digest(a.digests + (first + row) * a.digest_elements, a.digest_elements, 0, 1);
   }
 }

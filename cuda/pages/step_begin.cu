@@ -78,7 +78,7 @@ __device__ void make_slots(const StepBeginArgs& a, uint32_t stream, const Room& 
   for (;;) {
     const uint32_t row = victim_of<VictimRule::kCold>(a.rules, s, room);
     if (row == kNoRow) break;
-    const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
+    const bool is_lost = a.raw_index[s.first + row] == kNoCopy;
     if (is_lost && a.digests != nullptr)
       spoil_digest(a.digests + (s.first + row) * a.digest_elements, a.digest_elements, lane, kWarp);
     if (lane == 0) {

@@ -7,7 +7,6 @@
 
 namespace weir::cuda {
 
-inline constexpr uint32_t kNoRow = 0xFFFFFFFFu;
 inline constexpr uint32_t kReadAhead = 4;  // rows of a lane that are loaded at once
 
 #ifdef __CUDACC__

@@ -8,8 +8,9 @@
 #include <cstdint>
 
 #include "kv/device_recall.h"
-#include "kv/kv_cache.h"
+#include "kv/page_events.h"
 #include "kv/step_state.h"
+#include "kv/tables.h"
 #include "ops/ops.h"
 #include "ops/step_rules.h"
 
@@ -159,7 +160,7 @@ struct RecallHead {
 };
 struct alignas(16) RecallEntry {
   uint32_t row, slot;
-  uint32_t copy;  // raw slot, or kNotRaw: the host sends it
+  uint32_t copy;  // raw slot, or kCopyElsewhere: the host sends it
   uint32_t left;  // the row that had the slot, or kNoRow
 };
 

@@ -70,7 +70,7 @@ Status BaseSession::put_raw_index() {
   if (!raw_index_is_behind_) return {};
   raw_index_is_behind_ = false;
   const DeviceRecall& r = a_.host.recall;
-  may_ask_ = std::find(r.raw_index, r.raw_index + r.n_rows, kNotRaw) != r.raw_index + r.n_rows;
+  may_ask_ = std::find(r.raw_index, r.raw_index + r.n_rows, kCopyElsewhere) != r.raw_index + r.n_rows;
   return queue_.copy_in(a_.device.raw_index, r.raw_index, r.n_rows * sizeof(uint32_t), "copying where pages are");
 }
 

@@ -130,7 +130,6 @@ class ColdPages {
   KvCache* kv_ = nullptr;
   SpillStore* store_ = nullptr;
   PoolAccess* pool_ = nullptr;
-  static constexpr uint32_t kNoRow = UINT32_MAX;
   uint32_t* min_ = nullptr;  // [n_streams] the row whose copy is dropped first, or kNoRow
   bool min_is_known_ = false;
   bool strict_ = false;

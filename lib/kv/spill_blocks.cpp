@@ -106,7 +106,7 @@ bool SpillStore::add_to_cells(Lock& lock, uint64_t checksum, uint32_t tag, const
        .where = Where::kCells,
        .was_read = false,
        .is_spare = false};
-  tell(e, kNotRaw);
+  tell(e, kCopyElsewhere);
   free_for_sure_ -= static_cast<int64_t>(n_cells);
   ++stats_.pages_spilled;
   ++stats_.pages_held;

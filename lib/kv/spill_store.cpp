@@ -111,7 +111,7 @@ void SpillStore::retire(Lock& lock) {
   if (e.owner != nullptr) (void)take_over(index);
   hand_over(index);  // shared are pages and blocks at rest
   remove_raw(index);
-  tell(e, kNotRaw);
+  tell(e, kCopyElsewhere);
   append(queue_, index);
   free_for_sure_ -= plan_.worst_cells;
   e.where = Where::kQueued;
@@ -481,7 +481,7 @@ void SpillStore::end_reference(SpillHandle handle, bool is_drop) {
 void SpillStore::end_page(uint32_t handle) {
   Entry& e = entries_[handle];
   --stats_.pages_held;
-  tell(e, kNoRaw);
+  tell(e, kNoCopy);
   if (e.where == Where::kMoving) return;  // who moves it frees it
   if (e.where == Where::kRaw) remove_raw(handle);
   if (e.where == Where::kCells) {

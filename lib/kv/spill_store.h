@@ -37,11 +37,11 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "kv/kv_cache.h"
 #include "kv/page_codec.h"
 #include "kv/spill_cells.h"
 #include "kv/spill_family.h"
 #include "kv/spill_file.h"
+#include "kv/tables.h"
 
 namespace weir {
 
@@ -127,9 +127,9 @@ class SpillStore {
   // that steps may want.
   Status put(uint32_t stream, uint32_t position, const void* page, SpillHandle& handle, uint32_t tag = 0,
              bool is_spare = false);
-  // From now on index[tag] says where the copy of the page with that tag is: its raw slot, kNotRaw or kNoRaw. It
-  // changes only in calls of the functions here. `index` outlives the store; its owner fills it with kNoRaw. Raw pages
-  // have their bytes in raw_slots() from then on: in a copy of a store, those that it had are copied now.
+  // From now on index[tag] says where the copy of the page with that tag is: its raw slot, kCopyElsewhere or kNoCopy.
+  // It changes only in calls of the functions here. `index` outlives the store; its owner fills it with kNoCopy. Raw
+  // pages have their bytes in raw_slots() from then on: in a copy of a store, those that it had are copied now.
   void set_raw_index(uint32_t* index);
   const std::byte* raw_slots() const { return slots_; }
 

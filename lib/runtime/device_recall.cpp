@@ -77,7 +77,7 @@ uint32_t Session::DevicePages::find_page(uint32_t stream, const StreamView& v, u
   if (v.slots[row] != kNoSlot) return UnitPage::at(UnitPage::kInPool, v.slots[row]);
   const DeviceRecall& r = s_.staging_.recall;
   const uint32_t raw = r.raw_index[s_.kv_.row_index(stream, row)];
-  if (raw < kNotRaw) return UnitPage::at(UnitPage::kRaw, raw);
+  if (raw < kCopyElsewhere) return UnitPage::at(UnitPage::kRaw, raw);
   auto* const out = reinterpret_cast<uint16_t*>(r.pages + at * s_.kv_.shape().page_bytes());
   return s_.cold_.read(stream, row, out) ? UnitPage::at(UnitPage::kStaged, at) : UnitPage::at(UnitPage::kLostPage, 0);
 }

@@ -129,7 +129,7 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   args.cx = step_.cx;
   args.device = buffers;
   if (setup.kv.recalls()) {
-    std::fill_n(staging_.recall.raw_index, staging_.recall.n_rows, kNoRaw);
+    std::fill_n(staging_.recall.raw_index, staging_.recall.n_rows, kNoCopy);
     slot_memory_.module = module_;
     staging_.recall.late_ns = devices_.recall_late_ns();
     WEIR_TRY(create_store(other));

@@ -1,7 +1,7 @@
 // Page tables as kernels take them.
 #pragma once
 
-#include "kv/kv_cache.h"
+#include "kv/tables.h"
 #include "vulkan/recorder.h"
 
 namespace weir::vulkan {

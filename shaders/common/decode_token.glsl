@@ -20,8 +20,6 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer Ar
 layout(push_constant) uniform Push { Arguments p; };
 DecodeArgs A;  // a copy: what is in memory would be loaded again after every store
 
-const uint kNoRow = 0xFFFFFFFFu;
-
 const uint kVectors = kHeads * kChunks;  // of a lane
 shared vec4 queries[kVectors * kLanes], sink_queries[kHasSinkQuery ? kVectors * kLanes : 1u];
 shared float new_key[kMaxChannels], new_value[kMaxChannels];

@@ -7,8 +7,6 @@
 #include "common/wide.glsl"
 #include "step.h"
 
-const uint kNoRow = 0xFFFFFFFFu;
-
 // The page table of one stream.
 struct Stream {
     uint index, first, capacity;  // `first`: of its rows among those of all streams

@@ -151,7 +151,7 @@ uint32_t victim_of(const StepRules& rules, const cuda::DeviceStream& s, const cu
     case VictimRule::kCold:
       return cuda::victim_of<VictimRule::kCold>(rules, s, room);
   }
-  return cuda::kNoRow;
+  return kNoRow;
 }
 
 void victim__as_the_policies_say(void**) {

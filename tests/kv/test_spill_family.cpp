@@ -185,7 +185,7 @@ void spill_family__raw_pages_are_shared_too(void**) {
   f.copy(0);
   f.assert_all_there(1);
   std::array<uint32_t, 16> index{};
-  index.fill(kNoRaw);
+  index.fill(kNoCopy);
   f.stores[2]->set_raw_index(index.data());
   for (uint32_t i = 0; i < 6; ++i) {
     const std::byte* raw = f.stores[1]->raw_page(f.handles[i]);

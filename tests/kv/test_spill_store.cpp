@@ -556,7 +556,7 @@ void spill_store__clear_is_a_new_beginning(void**) {
       Store s(o), fresh(o);
       std::fill_n(const_cast<std::byte*>(s.store->raw_slots()), s.store->plan().slot_bytes, std::byte{0});
       std::fill(s.store->cells_memory().begin(), s.store->cells_memory().end(), std::byte{0});
-      std::vector<uint32_t> index(100, kNoRaw);
+      std::vector<uint32_t> index(100, kNoCopy);
       s.store->set_raw_index(index.data());
       std::vector<SpillHandle> old;
       for (uint32_t i = 0; i < 100; ++i) {
@@ -570,7 +570,7 @@ void spill_store__clear_is_a_new_beginning(void**) {
       assert_true(s.store->stats().pages_in_file > 0);
       s.store->clear();
       assert_cleared(s);
-      for (uint32_t where : index) assert_int_equal(where, kNoRaw);
+      for (uint32_t where : index) assert_int_equal(where, kNoCopy);
       for (SpillHandle handle : old) assert_int_equal(s.get(handle, 0), WEIR_ERR_INTERNAL);
       for (uint32_t i = 0; i < 100; ++i) {
         SpillHandle here = kNoSpill, there = kNoSpill;

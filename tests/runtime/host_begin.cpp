@@ -170,7 +170,7 @@ void make_cold(const StepBeginArgs& a, const Stream& s, uint32_t row) {
   t.slots[s.first + row] = kNoSlot;
   mark_row(a.resident, a.max_capacity, s.index, row, false);
   --t.n_resident[s.index];
-  const bool is_lost = a.raw_index[s.first + row] == kNoRaw;
+  const bool is_lost = a.raw_index[s.first + row] == kNoCopy;
   ++(is_lost ? a.state->pages_lost : a.state->pages_cold);
   if (is_lost && a.digests != nullptr)
     spoil_digest(a.digests + size_t{s.first + row} * a.digest_elements, a.digest_elements);

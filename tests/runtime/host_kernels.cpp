@@ -131,7 +131,7 @@ Status spoil_lost(OpContext&, const SpoilLostArgs& a) {
   for (uint32_t s = 0; s < n_streams(a.tables); ++s) {
     const uint32_t first = a.tables.row_begin[s];
     for (uint32_t row = first; row < first + a.tables.n_pages[s] && a.tables.window[s] == 0; ++row) {
-      if (a.tables.slots[row] == kNoSlot && a.raw_index[row] == kNoRaw)
+      if (a.tables.slots[row] == kNoSlot && a.raw_index[row] == kNoCopy)
         spoil_digest(a.digests + size_t{row} * a.digest_elements, a.digest_elements);
     }
   }

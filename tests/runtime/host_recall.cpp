@@ -37,7 +37,7 @@ struct Stream {
   }
   bool is_there(uint32_t row) const { return slot(row) != kNoSlot; }
   bool stays(uint32_t row) const { return row < a.rules.front_rows || (flags(row) & kPageStays) != 0; }
-  bool has_copy(uint32_t row) const { return a.raw_index[first + row] != kNoRaw; }
+  bool has_copy(uint32_t row) const { return a.raw_index[first + row] != kNoCopy; }
   // Without slots for prompts there is one part.
   Part part(uint32_t row) const {
     return a.rules.prompt_slots != 0 && (flags(row) & kPagePrompt) != 0 ? kPrompt : kAnswer;
@@ -175,7 +175,7 @@ void ask_host(const Stream& s, const std::vector<RecallEntry>& entries, uint32_t
   const PageRecallArgs& a = s.a;
   uint32_t n = 0;
   for (const RecallEntry& e : entries)
-    seen(a.host.rows)[size_t{s.head} * a.host.most + n++] = e.copy == kNotRaw ? e.row : kNoAskedRow;
+    seen(a.host.rows)[size_t{s.head} * a.host.most + n++] = e.copy == kCopyElsewhere ? e.row : kNoAskedRow;
   RecallPost& post = seen(a.host.posts)[s.head];
   post.ticket = ticket_of(a, now);
   post.layer = a.layer;
@@ -189,7 +189,7 @@ void fetch(const Stream& s, const std::vector<RecallEntry>& entries, uint32_t no
   const bool came = answer.ticket == ticket_of(a, now) && answer.is_refused == 0;
   const std::byte* sent = seen(a.host.pages) + size_t{s.head} * a.host.most * a.page_bytes;
   for (const RecallEntry& e : entries) {
-    const bool is_raw = e.copy != kNotRaw;
+    const bool is_raw = e.copy != kCopyElsewhere;
     const std::byte* from = is_raw ? seen(a.host.raw_pages) + size_t{e.copy} * a.page_bytes : sent;
     if (is_raw || came) {
       std::memcpy(reinterpret_cast<std::byte*>(a.pool) + size_t{e.slot} * a.page_bytes, from, a.page_bytes);
@@ -217,7 +217,7 @@ Status page_recall(OpContext&, const PageRecallArgs& a) {
     const std::vector<RecallEntry> entries = brings ? exchange(s, now) : std::vector<RecallEntry>();
     std::copy(entries.begin(), entries.end(), a.entries + size_t{s.index} * a.host.most);
     journal = {exchanges ? now : journal.now, static_cast<uint32_t>(entries.size())};
-    if (std::any_of(entries.begin(), entries.end(), [](const RecallEntry& e) { return e.copy == kNotRaw; }))
+    if (std::any_of(entries.begin(), entries.end(), [](const RecallEntry& e) { return e.copy == kCopyElsewhere; }))
       ask_host(s, entries, now);
     s.list_attended();
   }

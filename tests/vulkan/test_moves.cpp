@@ -187,8 +187,8 @@ void moves__lost_digests(void**) {
     Streams streams(3, 4, 300, true);
     Words raw_index, got = noise(size_t{streams.n_rows()} * elements / 2), before = got, want = got;
     for (uint32_t row = 0; row < streams.n_rows(); ++row) {
-      const uint32_t other[] = {below(100), kNotRaw};
-      raw_index.push_back(one_in(2) ? kNoRaw : other[below(2)]);
+      const uint32_t other[] = {below(100), kCopyElsewhere};
+      raw_index.push_back(one_in(2) ? kNoCopy : other[below(2)]);
     }
     expect_ok(host_module::spoil_lost(cx, {streams.on_host(), raw_index.data(), halves(want), elements}));
     assert_true(want != before);

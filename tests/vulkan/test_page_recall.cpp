@@ -187,7 +187,9 @@ void Case::fill_stream(uint32_t stream) {
     of_row(kStamp, stream, row) = below(one_in(2) ? 4 : tokens + 1);
     const float score = random_score();
     std::memcpy(&of_row(kScore, stream, row), &score, sizeof(score));
-    host[at.raw_index + r] = one_in(shape.lost) ? kNoRaw : one_in(shape.elsewhere) ? kNotRaw : below(shape.n_rows());
+    host[at.raw_index + r] = one_in(shape.lost)        ? kNoCopy
+                             : one_in(shape.elsewhere) ? kCopyElsewhere
+                                                       : below(shape.n_rows());
   }
   for (uint32_t i = 0; i < n_there; ++i) of_row(kSlots, stream, rows[i]) = slots[i];
   for (uint32_t i = n_there; i < shape.n_slots; ++i)
