@@ -91,13 +91,16 @@ Status Session::seal_on_device(uint32_t first) {
   if (needs_stamps) WEIR_TRY(host_tables());
   for (uint32_t row = first / kPageTokens; row < end; ++row) {
     WEIR_TRY(from_module(*module_, device_->copy_row_out(row)));
+    const auto* const pages = reinterpret_cast<const uint16_t*>(staging_.recall.pages);
     if (cold_.needs_tables() || !store_.make_room(n_ruled).ok()) {  // copies will be dropped, which the tables decide
       WEIR_TRY(host_tables());
-      device_is_behind_ = true;
+      const PageTables::Change dropping = tables_.change();
+      cold_.seal_row(row, pages);
+    } else {
+      cold_.seal_row(row, pages);
     }
-    cold_.seal_row(row, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
   }
-  if (needs_stamps && cold_.make_raw_again()) device_is_behind_ = true;
+  if (needs_stamps && cold_.make_raw_again()) (void)tables_.change();
   return {};
 }
 
@@ -115,10 +118,9 @@ Status Session::fill_row_on_device() {
 // Strict stores: room for the copies of the pages that n_tok more tokens fill.
 Status Session::prepare_copies(uint32_t n_tok) {
   if (!cold_.is_strict()) return {};
-  if (device_ != nullptr && cold_.needs_tables()) {
-    WEIR_TRY(host_tables());
-    device_is_behind_ = true;
-  }
+  if (device_ == nullptr || !cold_.needs_tables()) return cold_.prepare(n_tok);
+  WEIR_TRY(host_tables());
+  const PageTables::Change dropping = tables_.change();
   return cold_.prepare(n_tok);
 }
 
@@ -135,9 +137,18 @@ Status Session::step_on_device(weir_token token) {
 // Takes back the token of a step that was late, and brings the pages that it asked for into the slots that the device
 // has given them. Pages that cannot be read are lost.
 Status Session::repair_late_step() {
-  const DeviceRecall& r = staging_.recall;
   WEIR_TRY(host_tables());
-  kv_.truncate(kv_.n_tokens());
+  WEIR_TRY(bring_asked_pages());
+  WEIR_TRY(from_module(*module_, put_device_tables(true)));
+  WEIR_TRY(from_module(*module_, device_->rebuild_last_digests()));
+  tables_.leave_to_device();
+  return cold_.failure();
+}
+
+Status Session::bring_asked_pages() {
+  const DeviceRecall& r = staging_.recall;
+  const PageTables::Change kv = tables_.change();
+  kv->truncate(kv_.n_tokens());
   uint32_t n = 0;
   for (uint32_t head = 0; head < kv_.shape().n_kv_heads; ++head) {
     const RecallPost post = r.posts[head];
@@ -154,12 +165,7 @@ Status Session::repair_late_step() {
       }
     }
   }
-  WEIR_TRY(from_module(*module_, device_->copy_pages(n, true)));
-  device_is_behind_ = true;
-  WEIR_TRY(from_module(*module_, put_device_tables(true)));
-  WEIR_TRY(from_module(*module_, device_->rebuild_last_digests()));
-  host_is_behind_ = true;
-  return cold_.failure();
+  return from_module(*module_, device_->copy_pages(n, true));
 }
 
 }  // namespace weir

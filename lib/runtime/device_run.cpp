@@ -41,7 +41,7 @@ class Session::Observer final : public ChunkObserver {
     bridge.cx.stream = &bridge;
     OpTable ops = {};
     ops.token_mass = token_mass_on_device;
-    failed_ = s_.policy_->observe_prompt(bridge.cx, ops, s_.kv_,
+    failed_ = s_.policy_->observe_prompt(bridge.cx, ops, *s_.tables_.change(),
                                          {layer, c.n_heads, s_.step_.b.q + size_t{first} * c.n_heads * c.head_dim,
                                           s_.step_.b.lse + size_t{first} * c.n_heads, n_rows, s_.kv_.n_tokens() + first,
                                           n_left_, s_.staging_.token_mass, attention.window, attention.soft_cap});
@@ -113,9 +113,10 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
   buffers.tables = tables;
   Arena elsewhere, host_tables(staging_.tables, table_bytes), host_rows(staging_.host_rows, UINT64_MAX);
-  kv_.lay_out(setup.kv, elsewhere, elsewhere, host_tables, host_rows);
-  kv_.set_pages_elsewhere();
-  kv_.set_events(staging_.events);
+  const PageTables::Change kv = tables_.change();
+  kv->lay_out(setup.kv, elsewhere, elsewhere, host_tables, host_rows);
+  kv->set_pages_elsewhere();
+  kv->set_events(staging_.events);
   std::memset(staging_.state, 0, sizeof(StepState));
 
   DeviceSessionArgs args;
@@ -140,14 +141,16 @@ Status Session::create_on_device(const SessionSetup& setup, SpillStore* other) {
   args.host = staging_;
   WEIR_TRY(from_module(*module_, module_->create_session(host + plan_.sampler_bytes, args, device_)));
   step_.b.logits = staging_.logits;
-  device_is_behind_ = true;
   return {};
 }
 
 Status Session::device_tables() { return device_ == nullptr ? Status() : from_module(*module_, put_device_tables()); }
 
 Status Session::put_device_tables(bool repeats) {
-  if (!device_is_behind_) return {};
+  return tables_.send([&] { return put_tables(repeats); });
+}
+
+Status Session::put_tables(bool repeats) {
   const KvCounters c = kv_.counters();
   StepState& state = *staging_.state;
   state.n_tokens = c.n_tokens;
@@ -159,30 +162,29 @@ Status Session::put_device_tables(bool repeats) {
   state.pages_lost = c.pages_lost;
   state.pages_recalled = cold_.pages_recalled();
   state.is_late = 0;
-  WEIR_TRY(device_->put_tables(repeats));
-  device_is_behind_ = false;
-  return {};
+  return device_->put_tables(repeats);
 }
 
 // The device's counters belong to its tables.
 void Session::read_counters() {
   const StepState& s = *staging_.state;
-  kv_.set_counters({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted,
-                    s.pages_cold, s.pages_lost});
+  tables_.count({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted,
+                 s.pages_cold, s.pages_lost});
   cold_.set_recalled(s.pages_recalled);
 }
 
 Status Session::host_tables() {
-  if (!host_is_behind_) return {};
-  WEIR_TRY(from_module(*module_, device_->get_tables()));
-  read_counters();
-  host_is_behind_ = false;
-  return {};
+  return tables_.fetch([&] {
+    WEIR_TRY(from_module(*module_, device_->get_tables()));
+    read_counters();
+    return Status();
+  });
 }
 
 Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
-  make_room(*policy_, kv_, n_tok, Phase::kPrompt);
-  WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
+  const PageTables::Change kv = tables_.change();
+  make_room(*policy_, *kv, n_tok, Phase::kPrompt);
+  WEIR_TRY(kv->reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
   const RopeTable& rope = model_->rope();
   const uint32_t pos = kv_.n_tokens();
   DeviceChunk chunk;
@@ -203,14 +205,12 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
   chunk.observer = step_.b.lse != nullptr ? &observer : nullptr;
   chunk.cancel = &cancel_;
   chunk.pages = cold_.is_on() ? &device_pages_ : nullptr;
-  KvReservation reservation(kv_);
-  device_is_behind_ = true;
+  KvReservation reservation(*kv);
   Status status = device_tables();
   if (status.ok()) {
     status = device_->run_chunk(chunk);
     if (observer.failed().ok()) status = from_module(*module_, status);
   }
-  device_is_behind_ = true;
   WEIR_TRY(status);
   WEIR_TRY(cold_.failure());  // a strict store: a page that the chunk attends is lost
   reservation.commit();
@@ -221,7 +221,7 @@ Status Session::run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint3
 // Between these two calls the device's tables change; from then on the host's are out of date.
 Status Session::open_device_step() {
   WEIR_TRY(device_tables());
-  host_is_behind_ = true;
+  tables_.leave_to_device();
   return {};
 }
 
@@ -340,7 +340,7 @@ Status Session::profile_step(weir_token token, double* seconds) {
     return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes a few of the %u positions, none is free",
                 policy_->needs().context_tokens);
   WEIR_TRY(device_tables());
-  host_is_behind_ = true;
+  tables_.leave_to_device();
   const Status status = from_module(*module_, device_->profile_step(token, seconds));
   // The timed parts overwrote the logits.
   logits_on_device_ = greedy_from_device_ = has_logits_ = false;

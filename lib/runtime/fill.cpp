@@ -29,7 +29,7 @@ Status Session::fill_history() {
       random = random * 6364136223846793005u + 1442695040888963407u;
       step_.b.q[i] = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-22f;  // [-2, 2)
     }
-    WEIR_TRY(policy_->observe_prompt(step_.cx, step_.backend->ops, kv_,
+    WEIR_TRY(policy_->observe_prompt(step_.cx, step_.backend->ops, *tables_.change(),
                                      {layer, c.n_heads, step_.b.q, step_.b.lse, n_rows, kv_.n_tokens() - n_rows, 0,
                                       step_.b.token_mass, 0, attention.soft_cap}));
   }
@@ -40,21 +40,30 @@ Status Session::fill(uint32_t n_tokens) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
   WEIR_TRY(host_tables());
-  device_is_behind_ = true;
   const uint32_t room = policy_->needs().context_tokens - kv_.n_tokens();
   if (n_tokens > room)
     return fail(WEIR_ERR_CONTEXT_FULL, "%u tokens do not fit, %u positions are free", n_tokens, room);
+  WEIR_TRY(fill_pages(n_tokens));
+  if (device_ != nullptr) return fill_on_device();
+  if (policy_->needs().history.group != 0) WEIR_TRY(fill_history());
+  if (!has_logits_) std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
+  has_logits_ = true;
+  return {};
+}
+
+Status Session::fill_pages(uint32_t n_tokens) {
+  const PageTables::Change kv = tables_.change();
   const uint32_t d = kv_.shape().head_dim, vocab_size = model_->config().vocab_size;
   if (device_ != nullptr && cold_.is_on()) WEIR_TRY(device_tables());  // of the streams; their rows change on the host
   uint64_t random = 1;
   for (uint32_t done = 0; done < n_tokens;) {
     const uint32_t n = std::min(n_tokens - done, kPageTokens - kv_.n_tokens() % kPageTokens);
-    make_room(*policy_, kv_, n, Phase::kDecode);
-    WEIR_TRY(kv_.reserve(n, 0, kv_.n_tokens() + n));
+    make_room(*policy_, *kv, n, Phase::kDecode);
+    WEIR_TRY(kv->reserve(n, 0, kv_.n_tokens() + n));
     for (uint32_t s = 0; device_ == nullptr && s < kv_.shape().n_streams(); ++s) {
       const StreamView stream = kv_.stream(s);
       const uint32_t row = stream.n_pages - 1;
-      uint16_t* page = kv_.page_data(stream.slots[row]);
+      uint16_t* page = kv->page_data(stream.slots[row]);
       for (uint32_t t = stream.len[row] - n; t < stream.len[row]; ++t) {
         for (uint32_t i = 0; i < 2 * d; ++i) {
           random = random * 6364136223846793005u + 1442695040888963407u;
@@ -63,10 +72,10 @@ Status Session::fill(uint32_t n_tokens) {
           page[half] = f32_to_bf16(value);
         }
       }
-      if (kv_.shape().digest != DigestKind::kNone) kv_.rebuild_digest(s, row);
+      if (kv_.shape().digest != DigestKind::kNone) kv->rebuild_digest(s, row);
     }
     if (device_ != nullptr && cold_.is_on()) WEIR_TRY(fill_row_on_device());
-    kv_.commit();
+    kv->commit();
     if (device_ == nullptr) seal(kv_.n_tokens() - n);
     if (cold_.is_on() && device_ != nullptr && kv_.n_tokens() % kPageTokens == 0) {
       cold_.seal_row(kv_.n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
@@ -77,11 +86,6 @@ Status Session::fill(uint32_t n_tokens) {
     }
     done += n;
   }
-  device_is_behind_ = true;
-  if (device_ != nullptr) return fill_on_device();
-  if (policy_->needs().history.group != 0) WEIR_TRY(fill_history());
-  if (!has_logits_) std::fill_n(step_.b.logits, model_->config().vocab_size, 0.0f);
-  has_logits_ = true;
   return {};
 }
 

@@ -22,7 +22,7 @@ Status Session::create_fork(Session& parent) {
 
 Status Session::copy_conversation(Session& parent) {
   is_used_ = true;
-  kv_.copy_from(parent.kv_);
+  tables_.change()->copy_from(parent.kv_);
   cold_.copy_from(parent.cold_);
   archive_.copy_from(parent.archive_);
   sampler_.copy_from(parent.sampler_);

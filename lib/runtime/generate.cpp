@@ -20,8 +20,9 @@ class Session::TokenCallback {
 
 Status Session::open_step(const weir_token* token) {
   WEIR_TRY(prepare_copies(1));
-  make_room(*policy_, kv_, 1, Phase::kDecode);
-  WEIR_TRY(kv_.reserve(1, 0, kv_.n_tokens() + 1));
+  const PageTables::Change kv = tables_.change();
+  make_room(*policy_, *kv, 1, Phase::kDecode);
+  WEIR_TRY(kv->reserve(1, 0, kv_.n_tokens() + 1));
   step_.tokens = token;
   step_.n_tok = 1;
   step_.is_decode = true;
@@ -40,7 +41,7 @@ Status Session::run_step(weir_token token) {
     return {};
   }
   WEIR_TRY(open_step(&token));
-  KvReservation reservation(kv_);
+  KvReservation reservation(*tables_.change());
   const ThreadPool::Lease lease(pool_);
   Step* const step = &step_;
   WEIR_TRY(run_layers({&step, 1}));

@@ -6,6 +6,21 @@
 #include "runtime/session.h"
 
 namespace weir {
+namespace {
+
+// Whether a stream without a window still has a page that holds any of the positions [first, end).
+bool has_page_of(const KvCache& kv, uint32_t first, uint32_t end) {
+  for (uint32_t stream = 0; stream < kv.shape().n_streams(); ++stream) {
+    const StreamView s = kv.stream(stream);
+    for (uint32_t row = 0; kv.window(stream) == 0 && row < s.n_pages; ++row) {
+      const bool is_lost = s.copies != nullptr && s.is_lost(row);
+      if (s.first_pos[row] < end && s.first_pos[row] + s.len[row] > first && !is_lost) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 Status Session::Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head,
                              const PageLists& lists, const float* page_mass) {
@@ -43,9 +58,9 @@ Status Session::check_range(uint32_t first, uint32_t end) const {
 }
 
 Status Session::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear) {
-  if (kv_.set_flags(first, end, set, clear) == 0)
+  if (!has_page_of(kv_, first, end))  // nothing changes, so that no tables are sent
     return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
-  device_is_behind_ = true;
+  (void)tables_.change()->set_flags(first, end, set, clear);
   return {};
 }
 

@@ -25,8 +25,9 @@ bool may_spoil_logits(Status status) {
 class Session::Prompt {
  public:
   // `tokens` are recorded at the end, as far as they are appended. They may be in the record.
-  Prompt(Session& session, const weir_token* tokens, EarlierPrompts& earlier)
+  Prompt(Session& session, KvCache& kv, const weir_token* tokens, EarlierPrompts& earlier)
       : s_(session),
+        kv_(kv),
         earlier_(earlier),
         tokens_(tokens),
         before_(s_.kv_.n_tokens()),
@@ -43,7 +44,6 @@ class Session::Prompt {
 
   ~Prompt() {
     if (!finished_) (void)take_back();
-    s_.device_is_behind_ = true;
     const uint32_t n = s_.kv_.n_tokens();
     if (n > before_) s_.record_.put(before_, tokens_, n - before_);
     if (n != before_) s_.restart_text();
@@ -52,8 +52,8 @@ class Session::Prompt {
   }
 
   void finish() {
-    make_room(*s_.policy_, s_.kv_, 0, Phase::kPromptEnd);
-    s_.policy_->prompt_end(s_.kv_, before_);
+    make_room(*s_.policy_, kv_, 0, Phase::kPromptEnd);
+    s_.policy_->prompt_end(kv_, before_);
     earlier_.end();
     s_.has_logits_ = true;
     finished_ = true;
@@ -73,7 +73,7 @@ class Session::Prompt {
   // would need again, or one that must come back cannot be read: then whole chunks stay. WEIR_ERR_IO: a page could not
   // be read any more when its place was free already.
   Status take_back() {
-    KvCache& kv = s_.kv_;
+    KvCache& kv = kv_;
     const bool keeps = kv.pages_evicted() == evicted_ ||
                        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
     const bool has_them = s_.cold_.is_on() ? kv.pages_lost() == lost_ || s_.cold_.is_strict() : keeps;
@@ -107,6 +107,7 @@ class Session::Prompt {
   }
 
   Session& s_;
+  KvCache& kv_;  // changed until the prompt ends
   EarlierPrompts& earlier_;
   const weir_token* tokens_;
   uint32_t before_, open_flags_;
@@ -116,15 +117,16 @@ class Session::Prompt {
 
 Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
   if (device_ != nullptr) return run_device_chunk(tokens, n_tok, n_left);
-  make_room(*policy_, kv_, n_tok, Phase::kPrompt);
-  WEIR_TRY(kv_.reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
+  const PageTables::Change kv = tables_.change();
+  make_room(*policy_, *kv, n_tok, Phase::kPrompt);
+  WEIR_TRY(kv->reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
   step_.tokens = tokens;
   step_.n_tok = n_tok;
   step_.is_decode = false;
   step_.want_logits = n_left == 0;
   step_.n_left = n_left;
   step_.cancel = &cancel_;
-  KvReservation reservation(kv_);
+  KvReservation reservation(*kv);
   const ThreadPool::Lease lease(pool_);
   Step* const step = &step_;
   WEIR_TRY(run_layers({&step, 1}));
@@ -185,7 +187,8 @@ Status Session::read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_pr
   }
   for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
   const auto n = static_cast<uint32_t>(n_tokens);
-  EarlierPrompts earlier(*policy_, kv_);
+  const PageTables::Change kv = tables_.change();  // of whatever ends last
+  EarlierPrompts earlier(*policy_, *kv);
   WEIR_TRY(policy_->admit_prompt(kv_, n));
   if (kv_.pages_to_open(n) > 0 && room_pages(*policy_, kv_) == 0) {
     return fail(
@@ -194,7 +197,7 @@ Status Session::read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_pr
         n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
-  Prompt prompt(*this, tokens, earlier);
+  Prompt prompt(*this, *kv, tokens, earlier);
   const Status status = run_prefill(tokens, n, progress, user);
   answer_from_ = rules_from_ = UINT32_MAX;  // behind the prompt, or what is left of it
   mask_.restart();

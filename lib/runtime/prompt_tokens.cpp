@@ -55,8 +55,7 @@ Status Session::plan_prompt(std::span<const weir_token> wanted, const weir_promp
   plan.n_kept = match.n_held;
   plan.steps_again = plan.rest.empty() && (match.n_held < kv_.n_tokens() || !has_logits_);
   if (plan.steps_again) --plan.n_kept;
-  if (cold_.is_on()) cold_.look_at_losses();
-  if (archive_.is_on()) archive_.look_at_losses();
+  look_at_losses();
   uint32_t unused = 0;
   const bool goes_back = plan.n_kept < kv_.n_tokens();
   if (goes_back) WEIR_TRY(check_record(plan.n_kept));

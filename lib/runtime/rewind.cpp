@@ -30,6 +30,12 @@ uint32_t first_lost(const KvCache& kv, const WindowCopies* windows, uint32_t str
 
 }  // namespace
 
+void Session::look_at_losses() {
+  const PageTables::Change losing = tables_.change();
+  if (cold_.is_on()) cold_.look_at_losses();
+  if (archive_.is_on()) archive_.look_at_losses();
+}
+
 // Checks that going back is possible. n_kept: how many of the n_tokens can stay as they are; if a lossy rewind cuts a
 // page that is lost, all before that page.
 Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const {
@@ -69,8 +75,9 @@ Status Session::check_record(uint32_t n_tokens) const {
 
 // Removes the tokens from n_tokens on, whose page has not been lost yet.
 Status Session::cut_to(uint32_t n_tokens) {
+  const PageTables::Change kv = tables_.change();
   if (!cold_.is_on() && !archive_.is_on()) {
-    kv_.truncate(n_tokens);
+    kv->truncate(n_tokens);
     return {};
   }
   const uint32_t before = kv_.n_tokens();
@@ -94,10 +101,9 @@ void Session::restart_text() {
 
 // What belonged to the tokens that are gone.
 Status Session::forget_after_cut() {
-  if (!policy_->step_rules().marks) kv_.limit_stamps(kv_.n_tokens());
+  if (!policy_->step_rules().marks) tables_.change()->limit_stamps(kv_.n_tokens());
   restart_text();
   has_logits_ = logits_on_device_ = greedy_from_device_ = false;
-  device_is_behind_ = true;
   if (device_ == nullptr) return {};
   WEIR_TRY(device_tables());
   return from_module(*module_, device_->rebuild_last_digests());
@@ -130,8 +136,7 @@ Status Session::rewind_to(uint32_t n_tokens, uint32_t flags) {
     return {};
   }
   const bool lossy = (flags & WEIR_REWIND_LOSSY) != 0;
-  if (cold_.is_on()) cold_.look_at_losses();
-  if (archive_.is_on()) archive_.look_at_losses();
+  look_at_losses();
   uint32_t n_kept = 0;
   WEIR_TRY(find_lost(n_tokens, lossy, n_kept));
   WEIR_TRY(check_record(n_tokens));

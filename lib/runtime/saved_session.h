@@ -45,7 +45,7 @@ inline bool has_section(Section section, const PolicyNeeds& needs) {
 class Session::PageMemory {
  public:
   explicit PageMemory(Session& session)
-      : s_(session), kv_(session.device_ != nullptr ? session.device_kv_ : session.kv_) {}
+      : s_(session), kv_(session.device_ != nullptr ? session.device_kv_ : *session.tables_.change()) {}
 
   uint16_t* keys(uint32_t slot) const { return kv_.page_data(slot); }
   uint16_t* values(uint32_t slot) const { return kv_.page_data(slot) + size_t{kPageTokens} * kv_.shape().head_dim; }

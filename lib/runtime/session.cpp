@@ -16,7 +16,7 @@ namespace weir {
 Session::~Session() {
   if (model_ != nullptr) {
     wipe_conversation();
-    kv_.wipe_pages();
+    tables_.change()->wipe_pages();
     if (was_used_) wipe(private_, private_bytes_);
     if (was_used_ && staging_block_ != nullptr) wipe(staging_block_, plan_.staging_bytes);
   }
@@ -41,7 +41,7 @@ Status Session::build(SpillStore* other) {
     return begin();
   }
   SessionPools measured;
-  lay_out_session(setup, policy_->needs(), measured, kv_, step_, sampler_, record_);
+  lay_out_session(setup, policy_->needs(), measured, *tables_.change(), step_, sampler_, record_);
   if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), measured, step_.b, rows_);
   fill_plan(setup, policy_->needs(), measured, plan_);
   if (setup.rows != nullptr) WEIR_TRY(take_device_rows(measured));
@@ -67,7 +67,7 @@ Status Session::build(SpillStore* other) {
   }
   private_bytes_ = measured.workspace.used() + measured.sampler.used();
   private_ = at - private_bytes_;
-  lay_out_session(setup, policy_->needs(), pools, kv_, step_, sampler_, record_);
+  lay_out_session(setup, policy_->needs(), pools, *tables_.change(), step_, sampler_, record_);
   if (setup.rows != nullptr) lay_out_device_rows(setup, policy_->needs(), pools, step_.b, rows_);
   if (setup.has_store()) WEIR_TRY(create_store(other));
   return begin();
@@ -95,17 +95,18 @@ Status Session::begin() {
   step_.model = &model;
   step_.backend = setup.backend;
   step_.policy = policy_;
-  step_.kv = &kv_;
+  KvCache& kv = *tables_.change();
+  step_.kv = &kv;
   step_.scope = setup.rules.scope;
   step_.cx.pool = &pool_;
   trace_.possible = setup.trace;
   detokenizer_.reset(&model.tokenizer(), false, true);
-  kv_.reset();
+  kv.reset();
   if (setup.kv.recalls()) {
-    cold_.start(kv_, store_, setup.spill_strict, device_ == nullptr ? nullptr : &device_pages_);
+    cold_.start(kv, store_, setup.spill_strict, device_ == nullptr ? nullptr : &device_pages_);
     step_.cold = &cold_;
   } else if (setup.has_store()) {
-    archive_.start(kv_, store_);
+    archive_.start(kv, store_);
   }
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
   WEIR_TRY(check_sampling(greedy, model.config().vocab_size));
@@ -154,11 +155,9 @@ void Session::forget() {
   wipe_conversation();
   if (cold_.is_on()) cold_.reset();
   if (archive_.is_on()) archive_.reset();
-  kv_.reset();
+  tables_.replace()->reset();
   record_.reset();
   events_read_ = kv_.pages_evicted();
-  host_is_behind_ = false;
-  device_is_behind_ = true;
   sampler_.restart();
   mask_.restart();
   answer_from_ = rules_from_ = 0;

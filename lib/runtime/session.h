@@ -18,6 +18,7 @@
 #include "policy/policy.h"
 #include "runtime/device_host.h"
 #include "runtime/logprobs.h"
+#include "runtime/page_tables.h"
 #include "runtime/sampler.h"
 #include "runtime/token_mask.h"
 #include "runtime/token_record.h"
@@ -240,6 +241,7 @@ class Session {
   Status set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
   Status cut_to(uint32_t n_tokens);
+  void look_at_losses();
   Status rewind_to(uint32_t n_tokens, uint32_t flags);
   uint64_t pages_missing(uint32_t n_tokens) const;
   struct PromptPlan;
@@ -346,8 +348,10 @@ class Session {
   Status step_on_device(weir_token token);
   Status seal_on_device(uint32_t first);
   Status repair_late_step();
+  Status bring_asked_pages();
   Status prepare_copies(uint32_t n_tok);
   Status fill_history();
+  Status fill_pages(uint32_t n_tokens);
   Status fill_row_on_device();
   Status create_store(SpillStore* other);  // null: an empty one
   void seal(uint32_t first);               // copies the pages that the tokens from position `first` on have filled
@@ -360,9 +364,10 @@ class Session {
   Status fill_on_device();
   Status device_tables();                          // makes the device's page tables current
   Status put_device_tables(bool repeats = false);  // the same, with the message left in the module
-  void read_counters();                            // from the step's state
-  void redo_digests();                             // after tokens were taken back
-  Status current_logits();                         // to step_.b.logits
+  Status put_tables(bool repeats);
+  void read_counters();     // from the step's state
+  void redo_digests();      // after tokens were taken back
+  Status current_logits();  // to step_.b.logits
   Status sample_top_logits(const uint32_t* allowed, uint32_t n_top, weir_token& token);
   Status find_probs(weir_token token);
   void wipe_answers_of_device();  // about logits
@@ -387,8 +392,9 @@ class Session {
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
   PolicyStorage policy_storage_;
   Policy* policy_ = nullptr;
-  KvCache kv_;
-  uint64_t events_read_ = 0;  // number of the first event in kv_.events() that the application has not read
+  PageTables tables_;
+  const KvCache& kv_ = tables_.kv();  // what is in its rows, after host_tables()
+  uint64_t events_read_ = 0;          // number of the first event in kv_.events() that the application has not read
   SlotMemory slot_memory_{memory_};
   SpillStore store_;  // with recall, or for what leaves without it
   ColdPages cold_;
@@ -422,15 +428,14 @@ class Session {
 
   const DeviceModule* module_ = nullptr;  // of a session on a device, or with attention alone on the host
   ModuleRows rows_;                       // of the latter
-  // On a device: kv_ has the host's tables, device_kv_ the device's; one of the two may be out of date.
+  // On a device: tables_ has the host's tables, device_kv_ the device's.
   DeviceSession* device_ = nullptr;
   KvCache device_kv_;
   DeviceStaging staging_;
   DevicePages device_pages_{*this};
   void* device_block_ = nullptr;
   uint64_t device_bytes_ = 0;
-  void* staging_block_ = nullptr;  // [plan_.staging_bytes] of memory_
-  bool host_is_behind_ = false, device_is_behind_ = false;
+  void* staging_block_ = nullptr;    // [plan_.staging_bytes] of memory_
   bool logits_on_device_ = false;    // the latest logits are not in the staging memory yet
   bool greedy_from_device_ = false;  // next_token of the state belongs to the latest logits
   bool has_device_mask_ = false;     // the device has the mask that is in the staging memory

@@ -21,7 +21,14 @@ constexpr uint32_t kKnownFlags = kPagePinned | kPagePrompt | kPageKept | kPageFi
 class Session::Restorer final : ByteSource {
  public:
   Restorer(Session& session, weir_read_fn fn, void* user)
-      : s_(session), kv_(session.kv_), shape_(kv_.shape()), memory_(session), fn_(fn), user_(user), in_(*this) {}
+      : s_(session),
+        change_(session.tables_),
+        kv_(*change_),
+        shape_(kv_.shape()),
+        memory_(session),
+        fn_(fn),
+        user_(user),
+        in_(*this) {}
 
   Status run() {
     WEIR_TRY(in_.begin());
@@ -420,6 +427,7 @@ class Session::Restorer final : ByteSource {
   }
 
   Session& s_;
+  const PageTables::Change change_;
   KvCache& kv_;
   const KvShape& shape_;
   PageMemory memory_;

@@ -221,6 +221,7 @@ class Session::Saver final : ByteSink {
     if (v.copies != nullptr && v.copies[row] != kNoCopy) {
       const std::span<std::byte> block = memory_.block();
       uint32_t n = 0;
+      const PageTables::Change losing = s_.tables_.change();  // if the copy proves to be damaged
       if (s_.cold_.get_block(stream, row, block.data(), n, place)) {
         WEIR_TRY(kind(SavedPage::kRaw, place));
         return out_.bytes(block.data(), n);
@@ -240,7 +241,7 @@ class Session::Saver final : ByteSink {
   }
 
   Session& s_;
-  KvCache& kv_;
+  const KvCache& kv_;
   const KvShape& shape_;
   PageMemory memory_;
   weir_write_fn fn_;
@@ -254,9 +255,7 @@ Status Session::save(weir_write_fn fn, void* user) {
   WEIR_TRY(host_tables());
   if (has_logits_) WEIR_TRY(current_logits());
   if (setup_.has_store()) store_.drain();  // what is compressed already does not depend on time
-  const Status status = Saver(*this, fn, user).run();
-  if (cold_.is_on()) device_is_behind_ = true;  // copies may have proved to be damaged
-  return status;
+  return Saver(*this, fn, user).run();
 }
 
 }  // namespace weir

@@ -169,12 +169,12 @@ class Session::JointReservation {
  public:
   JointReservation(const SessionList& sessions, uint32_t n) : sessions_(sessions), n_(n) {}
   ~JointReservation() {
-    for (uint32_t i = 0; i < n_ && !committed_; ++i) sessions_[i].kv_.rollback();
+    for (uint32_t i = 0; i < n_ && !committed_; ++i) sessions_[i].tables_.change()->rollback();
   }
   JointReservation(const JointReservation&) = delete;
   JointReservation& operator=(const JointReservation&) = delete;
   void commit() {
-    for (uint32_t i = 0; i < n_; ++i) sessions_[i].kv_.commit();
+    for (uint32_t i = 0; i < n_; ++i) sessions_[i].tables_.change()->commit();
     committed_ = true;
   }
 
@@ -229,7 +229,7 @@ Status Session::run_device_together(const SessionList& sessions, const weir_toke
       [&](DeviceSession* const* group, uint32_t, uint32_t n_group) { return module.prepare_many(group, n_group); }));
   uint32_t n_stepped = 0;
   Status status = for_each_device_group([&](DeviceSession* const* group, uint32_t first, uint32_t n_group) {
-    for (uint32_t i = first; i < first + n_group; ++i) sessions[i].host_is_behind_ = true;
+    for (uint32_t i = first; i < first + n_group; ++i) sessions[i].tables_.leave_to_device();
     const Status stepped = module.step_many(group, tokens + first, n_group);
     if (stepped.ok()) n_stepped = first + n_group;
     return stepped;

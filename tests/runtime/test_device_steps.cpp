@@ -204,6 +204,40 @@ void device_steps__a_loss_is_remembered(void**) {
   dlclose(module);
 }
 
+// What a step of `device` copies between host and device.
+uint64_t copied_bytes(const Session& device, uint64_t (*bytes)()) {
+  const uint64_t before = bytes();
+  assert_ok(weir_session_step(device.get(), token(7)));
+  return bytes() - before;
+}
+
+// A pin that is refused changes no table, so the next step has nothing to send; one that is granted has.
+void device_steps__a_refused_pin_sends_no_tables(void**) {
+  void* module = dlopen((std::string(module_folder()) + "/libweir_cuda.so").c_str(), RTLD_NOW);
+  assert_non_null(module);
+  const auto bytes = reinterpret_cast<uint64_t (*)()>(dlsym(module, "weir_host_module_bytes"));
+  assert_non_null(bytes);
+  const Models m(path_of("llama_f32").c_str());
+  const Session device = open_session(m, {"h2o", {{"skip_layers", "0"}}, 64}, WEIR_DEVICE_CUDA);
+  read_prompt(device, 0);
+  for (uint32_t i = 0; i < kSteps; ++i) assert_ok(weir_session_step(device.get(), token(i)));
+  const uint64_t plain = copied_bytes(device, bytes);
+  constexpr uint32_t n = kPrompt + kSteps;
+  weir_page_state pages[n / 16 + 1] = {};
+  uint32_t n_pages = 0, left = 0;
+  assert_true(device->page_states(pages, n / 16 + 1, n_pages).ok());
+  while (left < n_pages && pages[left].resident != 0) ++left;
+  assert_in_range(left, 0, n_pages - 1);  // a page that left in every stream
+  assert_int_equal(weir_session_pin(device.get(), 16 * left, 16 * left + 1), WEIR_ERR_NOT_FOUND);
+  assert_int_equal(copied_bytes(device, bytes), plain);
+  assert_int_equal(weir_session_pin(device.get(), 0, n), WEIR_ERR_BUDGET);
+  assert_int_equal(copied_bytes(device, bytes), plain);
+  assert_ok(weir_session_pin(device.get(), n - 2, n));
+  assert_true(copied_bytes(device, bytes) > plain);
+  assert_int_equal(copied_bytes(device, bytes), plain);
+  dlclose(module);
+}
+
 }  // namespace
 
 int main() {
@@ -212,6 +246,7 @@ int main() {
       cmocka_unit_test(device_steps__together_are_steps_alone),
       cmocka_unit_test(device_steps__look_at_a_shared_cancel),
       cmocka_unit_test(device_steps__a_loss_is_remembered),
+      cmocka_unit_test(device_steps__a_refused_pin_sends_no_tables),
   };
   return cmocka_run_group_tests_name("runtime/device_steps", tests, nullptr, nullptr);
 }
