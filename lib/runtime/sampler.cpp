@@ -12,6 +12,10 @@ constexpr float kForbids = -100.0f;  // as a bias
 // So many of the best tokens are looked at where min_p alone cuts off the others.
 constexpr uint32_t kBeforeTail = 256;
 
+// So many of the best tokens are looked at first for those that hold a part of all probability: trained models rarely
+// need more. So few are sorted.
+constexpr uint32_t kFirstLook = 1024, kSorted = 64;
+
 float number(float logit) { return std::isnan(logit) ? -INFINITY : logit; }
 
 Status check_penalty(const char* name, float value) {
@@ -167,19 +171,51 @@ void Sampler::penalise(uint32_t n, const Find& find) {
   }
 }
 
-// Puts the top k of n candidates in front, in descending order; returns how many there are.
+bool Sampler::is_better(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+// The probability of a candidate, relative to that of the best.
+float Sampler::weight(const Candidate& c) const {
+  if (best_ == INFINITY) return c.logit == INFINITY ? 1.0f : 0.0f;
+  return std::exp((c.logit - best_) / options_.temperature);
+}
+
+double Sampler::mass(uint32_t begin, uint32_t end) const {
+  double sum = 0.0;
+  for (uint32_t i = begin; i < end; ++i) sum += weight(candidates_[i]);
+  return sum;
+}
+
+// Puts the top k of n candidates in front, in any order; returns how many there are.
 uint32_t Sampler::keep_top_k(uint32_t n) {
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-  };
-  if (options_.temperature == 0.0f) {
-    std::swap(candidates_[0], *std::min_element(candidates_, candidates_ + n, better));
-    return 1;
-  }
   const uint32_t k = options_.top_k == 0 ? n : std::min(options_.top_k, n);
-  if (k < n) std::nth_element(candidates_, candidates_ + k, candidates_ + n, better);
-  std::sort(candidates_, candidates_ + k, better);
+  if (k < n) std::nth_element(candidates_, candidates_ + k, candidates_ + n, is_better);
   return k;
+}
+
+// Puts in front those of the first n candidates, best first, whose weights together reach `target`; returns how
+// many that takes, at least one, and at `sum` what they add up to. The last of them is the worst, the others have no
+// order: a draw from a flat distribution would spend its time on sorting.
+uint32_t Sampler::keep_mass(uint32_t n, double target, double& sum) {
+  sum = 0.0;
+  uint32_t begin = 0, end = n;  // those before `begin` do not reach it, those before `end` do, or there are no more
+  for (uint32_t look_at = kFirstLook; end - begin > kSorted;) {
+    const uint32_t middle = begin + std::min(look_at, (end - begin) / 2);
+    std::nth_element(candidates_ + begin, candidates_ + middle, candidates_ + end, is_better);
+    const double part = mass(begin, middle);
+    if (sum + part >= target) {
+      end = middle;
+    } else {
+      sum += part;
+      begin = middle;
+      look_at = std::min(8 * look_at, n);
+    }
+  }
+  std::sort(candidates_ + begin, candidates_ + end, is_better);
+  do sum += weight(candidates_[begin++]);
+  while (begin < end && sum < target);
+  return begin;
 }
 
 Status Sampler::sample(const float* logits, weir_token& token, const uint32_t* allowed) {
@@ -269,36 +305,22 @@ Status Sampler::nothing_to_draw(const float* logits) const {
 
 // Draws from the first n of candidates_, or -1.
 weir_token Sampler::draw(uint32_t n) {
+  const Candidate top = *std::min_element(candidates_, candidates_ + n, is_better);
+  if (top.logit == -INFINITY) return -1;
+  if (options_.temperature == 0.0f) return top.token;
   n = keep_top_k(n);
-  const float best = candidates_[0].logit;
-  if (best == -INFINITY) return -1;
-  if (options_.temperature == 0.0f) return candidates_[0].token;
-  // From here on `logit` holds the unnormalised probability.
-  double sum = 0.0;
-  for (uint32_t i = 0; i < n; ++i) {
-    const float p = best == INFINITY ? (candidates_[i].logit == INFINITY ? 1.0f : 0.0f)
-                                     : std::exp((candidates_[i].logit - best) / options_.temperature);
-    candidates_[i].logit = p;
-    sum += p;
-  }
-  if (options_.top_p < 1.0f) {
-    const double target = sum * options_.top_p;
-    double kept = 0.0;
-    uint32_t i = 0;
-    while (i < n && kept < target) kept += candidates_[i++].logit;
-    n = std::max(i, 1u);
-    sum = kept;
-  }
+  best_ = top.logit;
+  double sum = mass(0, n);
+  if (options_.top_p < 1.0f) n = keep_mass(n, sum * options_.top_p, sum);
   if (options_.min_p > 0.0f) {
-    uint32_t i = 0;
-    sum = 0.0;
-    while (i < n && candidates_[i].logit >= options_.min_p * candidates_[0].logit) sum += candidates_[i++].logit;
-    n = std::max(i, 1u);
+    const auto stays = [this](const Candidate& c) { return weight(c) >= options_.min_p; };
+    n = static_cast<uint32_t>(std::partition(candidates_, candidates_ + n, stays) - candidates_);
+    sum = mass(0, n);
   }
-  double at = next_uniform() * sum;
-  uint32_t chosen = 0;
-  while (chosen + 1 < n && at >= candidates_[chosen].logit) at -= candidates_[chosen++].logit;
-  return candidates_[chosen].token;
+  // The tokens share the line from 0 to `sum`, the best first; the one whose part has the random point is drawn.
+  double drawn = 0.0;
+  const double point = next_uniform() * sum;
+  return candidates_[keep_mass(n, std::nextafter(point, INFINITY), drawn) - 1].token;
 }
 
 }  // namespace weir

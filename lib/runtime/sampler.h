@@ -96,7 +96,11 @@ class Sampler {
   template <class Find>
   void penalise(uint32_t n, const Find& find);
   Status nothing_to_draw(const float* logits) const;
+  static bool is_better(const Candidate& a, const Candidate& b);
+  float weight(const Candidate& c) const;
+  double mass(uint32_t begin, uint32_t end) const;
   uint32_t keep_top_k(uint32_t n);
+  uint32_t keep_mass(uint32_t n, double target, double& sum);
   weir_token draw(uint32_t n);
   double next_uniform();  // [0, 1)
 
@@ -105,6 +109,7 @@ class Sampler {
   std::span<const weir_token> forbidden_;
   uint32_t vocab_size_ = 0;
   Candidate* candidates_ = nullptr;  // [vocab_size]
+  float best_ = 0.0f;                // the largest logit, while draw() runs
   weir_token* recent_ = nullptr;     // [kMaxRecent] ring
   weir_token* looked_at_ = nullptr;  // [kMaxRecent] the recent tokens that a penalty looks at, in order
   uint32_t n_recent_ = 0, recent_at_ = 0;

@@ -239,6 +239,70 @@ std::vector<uint32_t> odd_mask(std::mt19937& random, uint32_t vocab) {
   return words;
 }
 
+// The definition: all tokens in descending order, cut, and walked along until the random point.
+class SortedDraw {
+ public:
+  explicit SortedDraw(const weir_sampling_options& o) : options_(o), random_(o.seed) {}
+  weir_token draw(const std::vector<float>& logits) {
+    std::vector<uint32_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
+    if (options_.top_k != 0 && options_.top_k < order.size()) order.resize(options_.top_k);
+    std::vector<double> part;
+    for (const uint32_t id : order) part.push_back(std::exp((logits[id] - logits[order[0]]) / options_.temperature));
+    if (options_.top_p != 0.0f) keep(part, options_.top_p * std::accumulate(part.begin(), part.end(), 0.0));
+    while (part.back() < options_.min_p) part.pop_back();
+    const double point = uniform() * std::accumulate(part.begin(), part.end(), 0.0);
+    keep(part, std::nextafter(point, INFINITY));
+    return static_cast<weir_token>(order[part.size() - 1]);
+  }
+
+ private:
+  static void keep(std::vector<double>& part, double target) {
+    double sum = 0.0;
+    for (size_t i = 0; i < part.size(); ++i) {
+      sum += part[i];
+      if (sum >= target) part.resize(i + 1);
+    }
+  }
+  double uniform() {  // SplitMix64
+    uint64_t z = (random_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
+  }
+  weir_sampling_options options_;
+  uint64_t random_;
+};
+
+// Distributions from flat, where most tokens have to be looked at, to sharp, with ties and tokens that are ruled out.
+// Sums have another order than those of the definition, so a draw in a million may differ by rounding.
+void sampler__draws_as_a_sorted_list_does(void**) {
+  std::mt19937 random(3);
+  int n_draws = 0, n_other = 0;
+  for (int round = 0; round < 60; ++round) {
+    const uint32_t vocab = round % 3 == 0 ? 20'000 : 1 + random() % 3'000;
+    weir_sampling_options o = options(0.3f + static_cast<float>(random() % 20) * 0.1f);
+    o.top_k = random() % 3 == 0 ? 1 + random() % vocab : 0;
+    o.top_p = random() % 2 == 0 ? 0.1f + static_cast<float>(random() % 10) * 0.1f : 0.0f;
+    o.top_p = std::min(o.top_p, 1.0f);
+    o.min_p = random() % 3 == 0 ? 0.02f : 0.0f;
+    o.seed = random();
+    const float width = std::vector<float>{0.0f, 0.1f, 1.0f, 4.0f, 20.0f}[random() % 5];
+    std::vector<float> logits(vocab);
+    for (float& logit : logits) {
+      logit = width * static_cast<float>(random() % 1000) * 0.001f;
+      if (random() % 50 == 0) logit = -INFINITY;
+    }
+    logits[random() % vocab] = width;
+    Fixture f(vocab, o);
+    SortedDraw sorted(o);
+    for (int i = 0; i < 20; ++i, ++n_draws) n_other += f.draw(logits) != sorted.draw(logits) ? 1 : 0;
+  }
+  assert_int_equal(n_draws, 1200);
+  assert_in_range(n_other, 0, 2);
+}
+
 // What a device tells about these logits, and what is drawn from it; -1: all logits are needed.
 struct FromDevice {
   std::vector<int32_t> ids, asked = std::vector<int32_t>(Sampler::kMaxCandidates);
@@ -413,6 +477,7 @@ int main() {
       cmocka_unit_test(sampler__penalty_hits_recent_tokens_once),
       cmocka_unit_test(sampler__presence_and_frequency),
       cmocka_unit_test(sampler__seed_and_restart),
+      cmocka_unit_test(sampler__draws_as_a_sorted_list_does),
       cmocka_unit_test(sampler__candidates_draw_as_all_logits_do),
       cmocka_unit_test(sampler__candidates_of_the_whole_vocabulary),
       cmocka_unit_test(sampler__how_many_candidates_are_needed),
