@@ -134,6 +134,6 @@ class Real(Flows):
                 check(answer.headers["Content-Type"].startswith(kind), f"{path}: {answer.headers['Content-Type']}")
                 policy = answer.headers["Content-Security-Policy"]
                 check("default-src 'none'" in policy and "unsafe" not in policy, policy)
-                local = (ROOT / "samples/server/page" / (path or "index.html")).read_bytes()
+                local = (ROOT / "tools/weir/server/page" / (path or "index.html")).read_bytes()
                 check(answer.read() == local, f"/{path} is the file of the repository")
         self.end_real()

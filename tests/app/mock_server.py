@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from mock_texts import MARKDOWN, RTL, SCRIPT, STORY, STORY_THOUGHT
 
-PAGE = Path(__file__).resolve().parents[2] / "samples/server/page"
+PAGE = Path(__file__).resolve().parents[2] / "tools/weir/server/page"
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
                                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -16,7 +16,7 @@ from pathlib import Path
 import mock_server
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "samples/server/page"
+PAGE = ROOT / "tools/weir/server/page"
 TEXTS = {p: p.read_text(encoding="utf-8") for p in sorted(PAGE.rglob("*")) if p.is_file()}
 SCRIPTS = {p: text for p, text in TEXTS.items() if p.suffix == ".js"}
 problems = []
@@ -135,7 +135,7 @@ def test_mock_server():
                 check(False, f"/{path} is served")
             except urllib.error.HTTPError as error:
                 check(error.code == 404 and "message" in json.load(error)["error"], f"/{path}: {error.code}")
-        source = (ROOT / "samples/server/routes.cpp").read_text(encoding="utf-8")
+        source = (ROOT / "tools/weir/server/routes.cpp").read_text(encoding="utf-8")
         served = set(re.findall(r'"(/v1/weir/\w+)', source))
         mocked = set(re.findall(r'(/v1/weir/\w+)', Path(mock_server.__file__).read_text(encoding="utf-8")))
         asked = {p for text in SCRIPTS.values() for p in re.findall(r'/v1/weir/\w+', text)}

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/problems.h"
 #include "tests/cmocka_cpp.h"
+#include "tools/lab/problems.h"
 
 namespace weir_cli::test {
 

@@ -1,15 +1,15 @@
-// cli: random models of the bench. Mirrors samples/cli/bench_model.cpp, gguf_write.cpp and bench_bandwidth.cpp: the
+// cli: random models of the bench. Mirrors tools/lab/bench_model.cpp, gguf_write.cpp and bench_bandwidth.cpp: the
 // files are read back by the library, which checks every number in them.
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
 
-#include "samples/cli/bench_bandwidth.h"
-#include "samples/cli/bench_model.h"
-#include "samples/cli/gguf_write.h"
-#include "samples/cli/weir_cpp.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/bench_bandwidth.h"
+#include "tools/lab/bench_model.h"
+#include "tools/lab/gguf_write.h"
+#include "tools/weir/weir_cpp.h"
 
 using namespace weir_cli;
 using namespace weir_cli::test;

@@ -1,4 +1,4 @@
-// cli: the picture of stored benchmark results. Mirrors samples/cli/bench_plot.cpp.
+// cli: the picture of stored benchmark results. Mirrors tools/lab/bench_plot.cpp.
 #include "bench_plot.h"
 
 #include <sstream>

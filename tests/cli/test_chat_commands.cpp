@@ -3,8 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include "samples/cli/problems.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/problems.h"
 
 using namespace weir_cli;
 using namespace weir_cli::test;

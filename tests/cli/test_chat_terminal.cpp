@@ -1,11 +1,11 @@
 // cli: weir chat on a terminal: keys edit a line, a paste is one turn, nothing that is typed meanwhile stands in an
-// answer, and however the program ends, the terminal is as it was. Mirrors samples/cli/line_buffer.cpp,
+// answer, and however the program ends, the terminal is as it was. Mirrors tools/weir/line_buffer.cpp,
 // line_editor.cpp, terminal.cpp and chat.cpp.
 #include <signal.h>
 #include <termios.h>
 
-#include "samples/cli/line_buffer.h"
 #include "tests/cli/terminal_process.h"
+#include "tools/weir/line_buffer.h"
 
 using namespace weir_cli::test;
 using weir_cli::LineBuffer;

@@ -1,14 +1,14 @@
 // cli: what comes in on the command line, in prompts files and from model files: numbers are what they say or wrong
 // usage, fields and names that are not known are told, and bytes of others never reach a terminal as they are. Mirrors
-// samples/cli/{options,conversation,output,input,tokenize,info}.cpp. It starts the built program.
+// tools/weir/{options,conversation,output,input,tokenize,info}.cpp. It starts the built program.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
-#include "samples/cli/conversation.h"
-#include "samples/cli/output.h"
 #include "tests/cli/cli_test.h"
+#include "tools/weir/conversation.h"
+#include "tools/weir/output.h"
 
 using nlohmann::json;
 using namespace weir_cli::test;

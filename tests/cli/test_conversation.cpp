@@ -1,4 +1,4 @@
-// cli: conversations. Mirrors samples/cli/conversation.cpp: reading lines of a prompts file and cutting them into
+// cli: conversations. Mirrors tools/weir/conversation.cpp: reading lines of a prompts file and cutting them into
 // turns.
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/conversation.h"
+#include "tools/weir/conversation.h"
 
 // After the standard headers: cmocka makes `fail` a macro.
 #include <setjmp.h>

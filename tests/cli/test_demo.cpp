@@ -1,10 +1,10 @@
 // cli: weir demo tells its story, right, wrong, right within the budget, says so by its exit status, and asks for a
-// secret on a terminal alone, which it leaves as it was. Mirrors samples/cli/demo*.cpp. Most stories here are short
+// secret on a terminal alone, which it leaves as it was. Mirrors tools/weir/demo*.cpp. Most stories here are short
 // ones, which hold as the one of --fast does.
-#include "samples/cli/demo_pages.h"
-#include "samples/cli/demo_story.h"
-#include "samples/cli/demo_svg.h"
 #include "tests/cli/terminal_process.h"
+#include "tools/weir/demo_pages.h"
+#include "tools/weir/demo_story.h"
+#include "tools/weir/demo_svg.h"
 
 using namespace weir_cli::test;
 using weir_cli::demo_svg;

@@ -1,4 +1,4 @@
-// cli: weir eval as a user runs it. Mirrors samples/cli/eval*.cpp. It starts the built program on small problems of the
+// cli: weir eval as a user runs it. Mirrors tools/lab/eval*.cpp. It starts the built program on small problems of the
 // embedded tiny reasoner and reads the files that it makes.
 #include <algorithm>
 #include <cstdio>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/eval_trace.h"
-#include "samples/cli/png_write.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/eval_trace.h"
+#include "tools/lab/png_write.h"
 
 using namespace weir_cli::test;
 using nlohmann::json;

@@ -1,6 +1,6 @@
 // cli: the parts of weir eval that need no model: policy entries, points, sums and tables, charts, divergence,
 // recordings and their pictures. Mirrors
-// samples/cli/{eval_settings,eval_table,plot,eval_forced,eval_trace,eval_waterfall}.cpp.
+// tools/lab/{eval_settings,eval_table,plot,eval_forced,eval_trace,eval_waterfall}.cpp.
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/eval_forced.h"
-#include "samples/cli/eval_plots.h"
-#include "samples/cli/eval_prediction.h"
-#include "samples/cli/eval_settings.h"
-#include "samples/cli/eval_table.h"
-#include "samples/cli/eval_waterfall.h"
-#include "samples/cli/plot.h"
-#include "samples/cli/png_write.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/eval_forced.h"
+#include "tools/lab/eval_plots.h"
+#include "tools/lab/eval_prediction.h"
+#include "tools/lab/eval_settings.h"
+#include "tools/lab/eval_table.h"
+#include "tools/lab/eval_waterfall.h"
+#include "tools/lab/plot.h"
+#include "tools/lab/png_write.h"
 
 using namespace weir_cli;
 using namespace weir_cli::test;

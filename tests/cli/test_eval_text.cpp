@@ -1,4 +1,4 @@
-// cli: weir eval --text as a user runs it. Mirrors samples/cli/eval_text*.cpp. The built program reads a generated text
+// cli: weir eval --text as a user runs it. Mirrors tools/lab/eval_text*.cpp. The built program reads a generated text
 // with the embedded tiny reasoner, and what it says is compared with the same numbers computed here by hand, from
 // sessions that step alone.
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/eval_plots.h"
-#include "samples/cli/eval_text.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/eval_plots.h"
+#include "tools/lab/eval_text.h"
 
 using namespace weir_cli;
 using namespace weir_cli::test;

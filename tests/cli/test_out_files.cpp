@@ -1,6 +1,6 @@
 // cli: the files that the program writes. Links are followed, pipes and devices are written and stay what they are, a
 // path that cannot be written is told before the first token, and a command that fails leaves nothing. Mirrors
-// samples/cli/out_file.cpp and the folder of samples/cli/bench_model.cpp. It starts the built program; all nodes are
+// tools/weir/out_file.cpp and the folder of tools/lab/bench_model.cpp. It starts the built program; all nodes are
 // made in the folder of the run.
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,9 +11,9 @@
 #include <set>
 #include <thread>
 
-#include "samples/cli/bench_model.h"
-#include "samples/cli/out_file.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/bench_model.h"
+#include "tools/weir/out_file.h"
 
 using namespace weir_cli::test;
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-// cli: problems. Mirrors samples/cli/problems.cpp. The golden texts are in the formats that samples/tiny_reasoner
+// cli: problems. Mirrors tools/lab/problems.cpp. The golden texts are in the formats that tools/tiny_reasoner
 // trains on.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@ extern "C" {
 #include <string>
 #include <vector>
 
-#include "../../samples/cli/problems.h"
+#include "../../tools/lab/problems.h"
 
 using namespace weir_cli;
 

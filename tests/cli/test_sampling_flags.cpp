@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/problems.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/problems.h"
 
 using nlohmann::json;
 using namespace weir_cli;

@@ -1,5 +1,5 @@
 // cli: weir run and weir chat with --save and --resume: what was cut goes on as if it had not been, and errors name the
-// file. Mirrors samples/cli/session_file.cpp. It starts the built program; the model is the embedded tiny reasoner.
+// file. Mirrors tools/weir/session_file.cpp. It starts the built program; the model is the embedded tiny reasoner.
 #include <sys/stat.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// cli: weir template. Mirrors samples/cli/template.cpp.
+// cli: weir template. Mirrors tools/weir/template.cpp.
 #include <string>
 #include <vector>
 

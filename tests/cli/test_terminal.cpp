@@ -1,8 +1,8 @@
-// cli: terminal and options. Mirrors samples/cli/terminal.cpp and the text helpers of options.cpp.
+// cli: terminal and options. Mirrors tools/weir/terminal.cpp and the text helpers of options.cpp.
 #include <string>
 
-#include "samples/cli/options.h"
-#include "samples/cli/terminal.h"
+#include "tools/weir/options.h"
+#include "tools/weir/terminal.h"
 
 // After the standard headers: cmocka makes `fail` a macro.
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 // cli: tools, variables of the chat template and limits of thoughts, of weir run and of lines of --prompts. Mirrors
-// samples/cli/tools.cpp. It starts the built program; the model is the embedded tiny reasoner with a template that has
+// tools/weir/tools.cpp. It starts the built program; the model is the embedded tiny reasoner with a template that has
 // tools.
 #include <nlohmann/json.hpp>
 #include <sstream>

@@ -1,6 +1,6 @@
 // cli: the weir program as a user runs it: flags, JSON, exit status, what goes to stdout and what to stderr. Mirrors
-// samples/cli/{main,options,conversation,run,chat,plan,info,tokenize,bench}.cpp. It starts the built program and
-// reads its output; the model is the embedded tiny reasoner.
+// tools/weir/{main,options,conversation,run,chat,plan,info,tokenize}.cpp and tools/lab/bench.cpp. It starts the built
+// program and reads its output; the model is the embedded tiny reasoner.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/problems.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/problems.h"
 
 using nlohmann::json;
 using namespace weir_cli;

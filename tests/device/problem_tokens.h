@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/problems.cpp"
 #include "tests/device/device_test.h"
+#include "tools/lab/problems.cpp"
 
 namespace weir::test {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "api/handles.h"
-#include "samples/cli/gguf_write.cpp"
 #include "tests/device/device_test.h"
+#include "tools/lab/gguf_write.cpp"
 
 namespace weir::test {
 

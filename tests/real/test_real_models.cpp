@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "samples/cli/eval_prediction.h"
-#include "samples/cli/weir_cpp.h"
 #include "tests/cli/cli_test.h"
+#include "tools/lab/eval_prediction.h"
+#include "tools/weir/weir_cpp.h"
 
 using namespace weir_cli;
 using namespace weir_cli::test;

@@ -1,4 +1,4 @@
-// The files of the page, as they are in samples/server/page; a source that CMake makes has their bytes.
+// The files of the page, as they are in tools/weir/server/page; a source that CMake makes has their bytes.
 #pragma once
 
 #include <cstddef>

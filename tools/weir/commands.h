@@ -18,7 +18,7 @@ inline constexpr int kCutAnswer = 3;
 
 void add_run(CLI::App& program, Action& action);
 void add_chat(CLI::App& program, Action& action);
-void add_serve(CLI::App& program, Action& action);  // samples/server
+void add_serve(CLI::App& program, Action& action);  // tools/weir/server
 void add_bench(CLI::App& program, Action& action);
 void add_plan(CLI::App& program, Action& action);
 void add_devices(CLI::App& program, Action& action);

@@ -1,4 +1,4 @@
-// weir serve: an HTTP server with OpenAI's API and a page to chat with. The parts are in samples/server; this file
+// weir serve: an HTTP server with OpenAI's API and a page to chat with. The parts are in tools/weir/server; this file
 // reads the command line, starts them and ends them.
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -19,8 +19,8 @@ inline constexpr int kCrowdedSeconds = 2;  // the same where half of the connect
 inline constexpr size_t kMaxRequestsOfConnection = 1000;
 inline constexpr uint32_t kMaxChoices = 16;          // n of a request, and its prompts times n
 inline constexpr size_t kMaxConversationBytes = 64;  // of the name that a client gives its conversation
-inline constexpr int kProgressMs = 250;               // between two comments while a prompt is read
-inline constexpr int kStateMs = 100;                  // between two states of a session
-inline constexpr int kPingMs = 5000;                  // of the stream of events
+inline constexpr int kProgressMs = 250;              // between two comments while a prompt is read
+inline constexpr int kStateMs = 100;                 // between two states of a session
+inline constexpr int kPingMs = 5000;                 // of the stream of events
 
 }  // namespace weir_server
