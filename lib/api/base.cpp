@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "api/handles.h"
+#include "runtime/bench.h"
 #include "weir/experimental.h"
 
 namespace {
@@ -11,7 +12,7 @@ namespace {
 // weir/experimental.h documents these.
 weir_status bench_fill(weir_session* session, uint32_t n_tokens) {
   WEIR_API_REQUIRE(session);
-  return weir::api::guard([&] { return session->fill(n_tokens); });
+  return weir::api::guard([&] { return weir::fill_with_noise(*session, n_tokens); });
 }
 
 weir_status session_trace(weir_session* session, weir_trace_fn fn, void* user) {
@@ -49,7 +50,7 @@ weir_status bench_device(weir_runtime* runtime, int32_t device, weir_bench_devic
 weir_status bench_profile(weir_session* session, weir_token token, double* seconds) {
   WEIR_API_REQUIRE(session);
   WEIR_API_REQUIRE(seconds);
-  return weir::api::guard([&] { return session->profile_step(token, seconds); });
+  return weir::api::guard([&] { return weir::profile_step(*session, token, seconds); });
 }
 
 struct Experimental {

@@ -7,6 +7,7 @@
 #include "api/handles.h"
 #include "policy/policy.h"
 #include "policy/presets.h"
+#include "runtime/step_many.h"
 
 using namespace weir;
 
@@ -84,8 +85,8 @@ Status read_generate_options(const weir_generate_options* options, weir_generate
 }
 
 Status list_sessions(const char* function, weir_session* const* sessions, uint32_t n, SessionList& list) {
-  if (n == 0 || n > Session::kMaxTogetherSessions) {
-    return fail(WEIR_ERR_INVALID_ARG, "%s: n_sessions is %u, not 1..%u", function, n, Session::kMaxTogetherSessions);
+  if (n == 0 || n > kMaxTogetherSessions) {
+    return fail(WEIR_ERR_INVALID_ARG, "%s: n_sessions is %u, not 1..%u", function, n, kMaxTogetherSessions);
   }
   for (uint32_t i = 0; i < n; ++i) {
     if (sessions[i] == nullptr) return fail(WEIR_ERR_INVALID_ARG, "%s: sessions[%u] is NULL", function, i);
@@ -143,8 +144,8 @@ weir_status weir_session_options_fit(const weir_model* model, uint64_t bytes, we
       return fail(WEIR_ERR_INVALID_ARG, "weir_session_options: struct_size %u has no room for spill_budget_bytes",
                   options->struct_size);
     }
-    WEIR_TRY(Session::fit_options(model->model, model->runtime->pool.n_threads(), model->runtime->devices,
-                                  model->device_weights, bytes, value));
+    WEIR_TRY(fit_options(model->model, model->runtime->pool.n_threads(), model->runtime->devices, model->device_weights,
+                         bytes, value));
     options->context_tokens = value.context_tokens;
     options->budget_tokens = value.budget_tokens;
     options->spill_budget_bytes = value.spill_budget_bytes;
@@ -159,8 +160,8 @@ weir_status weir_plan(const weir_model* model, const weir_session_options* optio
     weir_session_options read;
     WEIR_TRY(api::read_struct(options, "weir_session_options", read));
     weir_plan_info value = WEIR_PLAN_INFO_INIT;
-    WEIR_TRY(Session::plan(model->model, read, model->runtime->pool.n_threads(), model->runtime->devices,
-                           model->device_weights, value));
+    WEIR_TRY(plan_session(model->model, read, model->runtime->pool.n_threads(), model->runtime->devices,
+                          model->device_weights, value));
     api::write_struct(value, plan);
     return {};
   });
@@ -228,7 +229,7 @@ weir_status weir_step_many(weir_session* const* sessions, const weir_token* toke
   return api::guard([&]() -> Status {
     SessionList list;
     WEIR_TRY(list_sessions(__func__, sessions, n_sessions, list));
-    return Session::step_many(list, tokens, n_sessions);
+    return step_many(list, tokens, n_sessions);
   });
 }
 
@@ -250,7 +251,7 @@ weir_status weir_next_many(weir_session* const* sessions, weir_event* events, ui
       }
     }
     uint32_t n = 0;
-    WEIR_TRY(Session::next_many(list, n_sessions, given, n));
+    WEIR_TRY(next_many(list, n_sessions, given, n));
     if (n_running != nullptr) *n_running = n;
     return {};
   });

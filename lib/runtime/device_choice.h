@@ -1,7 +1,7 @@
 // Which device a session runs on.
 #pragma once
 
-#include "runtime/session.h"
+#include "runtime/session_setup.h"
 
 namespace weir {
 

@@ -2,7 +2,6 @@
 // then gets its pages, tables, store and state. Only what is in the store is shared (kv/spill_family.h), in a way that
 // neither can tell that the other exists.
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/session.h"
 
@@ -36,15 +35,10 @@ Status Session::copy_conversation(Session& parent) {
   drawn_ = parent.drawn_;
   drawn_for_ = parent.drawn_for_;
   pulled_until_ = parent.pulled_until_;
-  logits_on_device_ = parent.logits_on_device_;
-  greedy_from_device_ = parent.greedy_from_device_;
   step_.pages_attended = parent.step_.pages_attended;
   if (has_logits_) std::copy_n(parent.step_.b.logits, model_->config().vocab_size, step_.b.logits);
   copy_counters(parent);
-  if (device_ == nullptr) return {};
-  if (cold_.is_on()) std::copy_n(parent.staging_.recall.raw_index, staging_.recall.n_rows, staging_.recall.raw_index);
-  std::memcpy(staging_.state, parent.staging_.state, sizeof(StepState));
-  return from_module(*module_, module_->copy(device_block_, parent.device_block_, device_bytes_));
+  return machine_->copy_from(*parent.machine_);
 }
 
 void Session::copy_counters(const Session& parent) {

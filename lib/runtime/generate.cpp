@@ -1,7 +1,7 @@
-// Decode steps, one by one, as a whole answer and as one that is pulled. A step's pages are reserved before the decoder
-// runs and committed after it, so a failure leaves the conversation as it was.
+// Decode steps, one by one, as a whole answer and as one that is pulled.
+#include <algorithm>
+
 #include "core/call.h"
-#include "policy/room.h"
 #include "runtime/session_entry.h"
 
 namespace weir {
@@ -17,42 +17,6 @@ class Session::TokenCallback {
  private:
   Session& session_;
 };
-
-Status Session::open_step(const weir_token* token) {
-  WEIR_TRY(prepare_copies(1));
-  const PageTables::Change kv = tables_.change();
-  make_room(*policy_, *kv, 1, Phase::kDecode);
-  WEIR_TRY(kv->reserve(1, 0, kv_.n_tokens() + 1));
-  step_.tokens = token;
-  step_.n_tok = 1;
-  step_.is_decode = true;
-  step_.want_logits = true;
-  step_.trace = trace_.fn != nullptr ? &trace_ : nullptr;
-  step_.cancel = nullptr;  // a step is short, and what the policy observed could not be taken back
-  return {};
-}
-
-Status Session::run_step(weir_token token) {
-  const uint64_t started = now_ns();
-  is_used_ = true;
-  if (device_ != nullptr) {
-    WEIR_TRY(run_device_step(token));
-    count_step(token, started);
-    return {};
-  }
-  WEIR_TRY(open_step(&token));
-  KvReservation reservation(*tables_.change());
-  const ThreadPool::Lease lease(pool_);
-  Step* const step = &step_;
-  WEIR_TRY(run_layers({&step, 1}));
-  const Status status = run_logits({&step, 1});
-  if (!status.ok()) has_logits_ = false;  // some of them may be new
-  WEIR_TRY(status);
-  reservation.commit();
-  seal(kv_.n_tokens() - 1);
-  count_step(token, started);
-  return {};
-}
 
 void Session::count_step(weir_token token, uint64_t started) {
   pulled_until_ = has_logits_ && token == drawn_ && drawn_for_ + 1 == kv_.n_tokens() ? kv_.n_tokens() : UINT32_MAX;
@@ -72,7 +36,9 @@ Status Session::step(weir_token token) {
     return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context are taken", policy_->needs().context_tokens);
   }
   if (!was_drawn(token) && take_cancel()) return fail(WEIR_ERR_CANCELLED, "the step was cancelled");
-  WEIR_TRY(run_step(token));
+  const uint64_t started = begin_step();
+  WEIR_TRY(machine_->step(token));
+  count_step(token, started);
   detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
   return {};
 }
@@ -84,7 +50,8 @@ Status Session::draw(weir_token& token) {
   sampler_.forbid(has_more ? model_->tokenizer().ends() : std::span<const weir_token>());
   Status status = sample_logits(true, token);
   sampler_.forbid({});
-  if (status.ok() && token >= 0 && answer_.n_top != 0) status = find_probs(token);
+  if (status.ok() && token >= 0 && answer_.n_top != 0)
+    status = machine_->find_probs(token, std::min(answer_.n_top, model_->config().vocab_size), probs_);
   decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
   return status;
 }
@@ -220,13 +187,15 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
     stops_.mark();
     const auto [text, piece] = push_text(token);
     agreement = show(options, token, piece.text);
-    status = run_step(token);  // also if the callback refused: it was shown
+    const uint64_t started = begin_step();
+    status = machine_->step(token);  // also if the callback refused: it was shown
     if (!status.ok()) {
       // The token is not part of the conversation: it does not count and leaves no bytes for the text of the next one.
       detokenizer_.restore(before);
       stops_.take_back(piece.text.size());
       break;
     }
+    count_step(token, started);
     count_token();
     push_part(token, text);
     parts_.leave_out();
@@ -307,7 +276,9 @@ Status Session::next_event(weir_event& event) {
     weir_token token = -1;
     WEIR_TRY(draw_for_answer(token, answer_.stop));
     if (answer_.stop == WEIR_STOP_NONE) {
-      WEIR_TRY(run_step(token));
+      const uint64_t started = begin_step();
+      WEIR_TRY(machine_->step(token));
+      count_step(token, started);
       give_token(token, event);
       return {};
     }

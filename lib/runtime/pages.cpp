@@ -142,6 +142,7 @@ Status Session::set_trace(weir_trace_fn fn, void* user) {
   if (!trace_.possible) return fail(WEIR_ERR_STATE, "the session was created without WEIR_SESSION_TRACE");
   trace_.fn = fn;
   trace_.user = user;
+  step_.trace = fn != nullptr ? &trace_ : nullptr;
   return {};
 }
 

@@ -118,10 +118,31 @@ void measure(const SessionSetup& setup, const PolicyNeeds& needs, weir_plan_info
   fill_plan(setup, needs, pools, plan);
 }
 
+// The store gets what the rest leaves of half of dense's memory. False at `fits`: too little for one that is of use.
+Status fit_store(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
+                 const DeviceWeights& weights, const Policy& policy, SessionSetup& setup, bool& fits) {
+  weir_session_options dense = without_store(o);
+  dense.policy = nullptr;
+  dense.policy_options = nullptr;
+  dense.n_policy_options = 0;
+  dense.context_tokens = policy.needs().context_tokens;
+  dense.budget_tokens = dense.max_prompt_tokens = 0;
+  dense.budget_bytes = 0;
+  weir_plan_info whole = WEIR_PLAN_INFO_INIT, rest = WEIR_PLAN_INFO_INIT;
+  WEIR_TRY(plan_session(model, dense, n_threads, devices, weights, whole));
+  measure(setup, policy.needs(), rest);
+  const uint64_t half = whole.total_bytes / 2;
+  fits = rest.total_bytes + rest.kv_bytes <= half;
+  if (!fits) return {};
+  const Status status = plan_store_within(o, half - rest.total_bytes, policy.needs(), setup);
+  fits = status.ok() && setup.spill_plan.total_bytes() >= rest.kv_bytes;
+  return status.code() == WEIR_ERR_BUDGET ? Status() : status;
+}
+
 }  // namespace
 
-Status Session::check(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
-                      const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
+Status check_options(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
+                     const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
   if (model.vocab_only())
     return fail(WEIR_ERR_STATE,
                 "the model was opened with WEIR_MODEL_VOCAB_ONLY or WEIR_MODEL_DESCRIBE_ONLY and has no weights");
@@ -219,28 +240,7 @@ Status Session::check(const Model& model, const weir_session_options& o, uint32_
   policy->~Policy();
   policy = nullptr;
   setup = {};
-  return check(model, whole, n_threads, devices, weights, storage, policy, setup);
-}
-
-Status Session::fit_store(const Model& model, const weir_session_options& o, uint32_t n_threads,
-                          const DeviceHost& devices, const DeviceWeights& weights, const Policy& policy,
-                          SessionSetup& setup, bool& fits) {
-  weir_session_options dense = without_store(o);
-  dense.policy = nullptr;
-  dense.policy_options = nullptr;
-  dense.n_policy_options = 0;
-  dense.context_tokens = policy.needs().context_tokens;
-  dense.budget_tokens = dense.max_prompt_tokens = 0;
-  dense.budget_bytes = 0;
-  weir_plan_info whole = WEIR_PLAN_INFO_INIT, rest = WEIR_PLAN_INFO_INIT;
-  WEIR_TRY(plan(model, dense, n_threads, devices, weights, whole));
-  measure(setup, policy.needs(), rest);
-  const uint64_t half = whole.total_bytes / 2;
-  fits = rest.total_bytes + rest.kv_bytes <= half;
-  if (!fits) return {};
-  const Status status = plan_store_within(o, half - rest.total_bytes, policy.needs(), setup);
-  fits = status.ok() && setup.spill_plan.total_bytes() >= rest.kv_bytes;
-  return status.code() == WEIR_ERR_BUDGET ? Status() : status;
+  return check_options(model, whole, n_threads, devices, weights, storage, policy, setup);
 }
 
 // A conversation may become far longer than what its pool holds (sink counts positions in the cache: 2^30 tokens).
@@ -381,12 +381,12 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
                      plan.sampler_bytes + plan.session_bytes + plan.staging_bytes;
 }
 
-Status Session::plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
-                     const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan) {
+Status plan_session(const Model& model, const weir_session_options& options, uint32_t n_threads,
+                    const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan) {
   PolicyStorage storage;
   Policy* policy = nullptr;
   SessionSetup setup;
-  WEIR_TRY(check(model, options, n_threads, devices, weights, storage, policy, setup));
+  WEIR_TRY(check_options(model, options, n_threads, devices, weights, storage, policy, setup));
   measure(setup, policy->needs(), plan);
   policy->~Policy();
   return {};

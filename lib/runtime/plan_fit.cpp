@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "kv/spill_store.h"
-#include "runtime/session.h"
+#include "runtime/session_setup.h"
 
 namespace weir {
 namespace {
@@ -51,7 +51,7 @@ class Search {
  private:
   Status plan(const weir_session_options& o, weir_plan_info& out) const {
     out = WEIR_PLAN_INFO_INIT;
-    return Session::plan(model_, o, n_threads_, devices_, weights_, out);
+    return plan_session(model_, o, n_threads_, devices_, weights_, out);
   }
 
   weir_session_options options(const Sizes& sizes) const {
@@ -183,8 +183,8 @@ class Search {
 
 }  // namespace
 
-Status Session::fit_options(const Model& model, uint32_t n_threads, const DeviceHost& devices,
-                            const DeviceWeights& weights, uint64_t bytes, weir_session_options& options) {
+Status fit_options(const Model& model, uint32_t n_threads, const DeviceHost& devices, const DeviceWeights& weights,
+                   uint64_t bytes, weir_session_options& options) {
   weir_session_options chosen = options;
   WEIR_TRY(Search(model, n_threads, devices, weights, bytes, options).run(chosen));
   options = chosen;

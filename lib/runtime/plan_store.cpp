@@ -5,7 +5,6 @@
 
 #include "core/machine_limits.h"
 #include "runtime/device_choice.h"
-#include "runtime/session.h"
 #include "runtime/session_pools.h"
 
 namespace weir {

@@ -98,7 +98,7 @@ class Session::Prompt {
     } else if (kv.n_tokens() == before_ && before_ % kPageTokens != 0) {
       kv.set_open_page_flags(open_flags_);
     }
-    s_.redo_digests();
+    s_.machine_->end_failed_prompt();
     if (!lacks_page) return {};
     return fail(WEIR_ERR_IO,
                 "the prompt was not read; when it was taken back, a page of the conversation before it could not be "
@@ -115,32 +115,6 @@ class Session::Prompt {
   bool finished_ = false;
 };
 
-Status Session::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
-  if (device_ != nullptr) return run_device_chunk(tokens, n_tok, n_left);
-  const PageTables::Change kv = tables_.change();
-  make_room(*policy_, *kv, n_tok, Phase::kPrompt);
-  WEIR_TRY(kv->reserve(n_tok, policy_->prompt_flags(), kv_.n_tokens() + n_tok));
-  step_.tokens = tokens;
-  step_.n_tok = n_tok;
-  step_.is_decode = false;
-  step_.want_logits = n_left == 0;
-  step_.n_left = n_left;
-  step_.cancel = &cancel_;
-  KvReservation reservation(*kv);
-  const ThreadPool::Lease lease(pool_);
-  Step* const step = &step_;
-  WEIR_TRY(run_layers({&step, 1}));
-  if (step_.want_logits) {
-    const Status status = run_logits({&step, 1});
-    if (!status.ok()) has_logits_ = false;  // some of them may be new
-    WEIR_TRY(status);
-  }
-  const uint32_t first = kv_.n_tokens();
-  reservation.commit();
-  seal(first);
-  return {};
-}
-
 Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user) {
   for (uint32_t done = 0; done < n_tokens;) {
     if (progress != nullptr) {
@@ -152,16 +126,15 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
       }
     }
     if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
-    const uint32_t max_rows = device_ != nullptr ? device_->max_rows() : UINT32_MAX;
-    uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, std::min(step_.b.max_tok, max_rows));
+    uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, std::min(step_.b.max_tok, machine_->max_rows()));
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     // A strict store may have room for a shorter chunk, and for the next one when blocks have moved to the file.
-    Status room = prepare_copies(n_tok);
-    for (; room.code() == WEIR_ERR_BUDGET && n_tok > kPageTokens; room = prepare_copies(n_tok)) n_tok /= 2;
+    Status room = machine_->prepare_copies(n_tok);
+    for (; room.code() == WEIR_ERR_BUDGET && n_tok > kPageTokens; room = machine_->prepare_copies(n_tok)) n_tok /= 2;
     WEIR_TRY(room);
     const uint32_t n_left = n_tokens - done - n_tok;
-    const Status status = run_chunk(tokens + done, n_tok, n_left);
+    const Status status = machine_->run_chunk(tokens + done, n_tok, n_left);
     if (status.code() == WEIR_ERR_CANCELLED) (void)take_cancel();
     if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;
     WEIR_TRY(status);

@@ -103,10 +103,9 @@ void Session::restart_text() {
 Status Session::forget_after_cut() {
   if (!policy_->step_rules().marks) tables_.change()->limit_stamps(kv_.n_tokens());
   restart_text();
-  has_logits_ = logits_on_device_ = greedy_from_device_ = false;
-  if (device_ == nullptr) return {};
-  WEIR_TRY(device_tables());
-  return from_module(*module_, device_->rebuild_last_digests());
+  has_logits_ = false;
+  machine_->forget_logits();
+  return machine_->end_cut();
 }
 
 // Pages of the first n_tokens that are lost, summed over the streams, without those that a window hides.
@@ -154,7 +153,10 @@ Status Session::rewind_to(uint32_t n_tokens, uint32_t flags) {
 // Appends the tokens that a lossy rewind could not keep, from the record.
 Status Session::read_again(uint32_t n_tokens) {
   while (kv_.n_tokens() < n_tokens) {
-    const Status status = run_step(record_.at(kv_.n_tokens()));
+    const weir_token token = record_.at(kv_.n_tokens());
+    const uint64_t started = begin_step();
+    const Status status = machine_->step(token);
+    if (status.ok()) count_step(token, started);
     has_logits_ = false;
     WEIR_TRY(status);
   }

@@ -44,8 +44,7 @@ inline bool has_section(Section section, const PolicyNeeds& needs) {
 // read.
 class Session::PageMemory {
  public:
-  explicit PageMemory(Session& session)
-      : s_(session), kv_(session.device_ != nullptr ? session.device_kv_ : *session.tables_.change()) {}
+  explicit PageMemory(Session& session) : s_(session), kv_(session.machine_->page_cache()) {}
 
   uint16_t* keys(uint32_t slot) const { return kv_.page_data(slot); }
   uint16_t* values(uint32_t slot) const { return kv_.page_data(slot) + size_t{kPageTokens} * kv_.shape().head_dim; }
@@ -59,11 +58,12 @@ class Session::PageMemory {
   // Calls use(std::span<const uint16_t>) for the n elements at `from`, piece by piece.
   template <class Use>
   Status read(const uint16_t* from, uint64_t n, const Use& use) const {
-    if (s_.device_ == nullptr) return use(std::span<const uint16_t>(from, n));
-    const std::span<uint16_t> staging = pieces();
-    for (uint64_t done = 0; done < n; done += staging.size()) {
-      const std::span<uint16_t> part = staging.first(std::min<uint64_t>(staging.size(), n - done));
-      WEIR_TRY(from_module(*s_.module_, s_.module_->copy_out(part.data(), from + done, part.size_bytes())));
+    const Machine& machine = *s_.machine_;
+    const std::span<uint16_t> room = machine.piece_room();
+    if (room.empty()) return use(std::span<const uint16_t>(from, n));
+    for (uint64_t done = 0; done < n; done += room.size()) {
+      const std::span<uint16_t> part = room.first(std::min<uint64_t>(room.size(), n - done));
+      WEIR_TRY(machine.copy_out(part.data(), from + done, part.size_bytes()));
       WEIR_TRY(use(std::span<const uint16_t>(part)));
     }
     return {};
@@ -71,22 +71,18 @@ class Session::PageMemory {
   // Calls fill(std::span<uint16_t>) for the n elements at `to`, piece by piece.
   template <class Fill>
   Status write(uint16_t* to, uint64_t n, const Fill& fill) const {
-    if (s_.device_ == nullptr) return fill(std::span<uint16_t>(to, n));
-    const std::span<uint16_t> staging = pieces();
-    for (uint64_t done = 0; done < n; done += staging.size()) {
-      const std::span<uint16_t> part = staging.first(std::min<uint64_t>(staging.size(), n - done));
+    const Machine& machine = *s_.machine_;
+    const std::span<uint16_t> room = machine.piece_room();
+    if (room.empty()) return fill(std::span<uint16_t>(to, n));
+    for (uint64_t done = 0; done < n; done += room.size()) {
+      const std::span<uint16_t> part = room.first(std::min<uint64_t>(room.size(), n - done));
       WEIR_TRY(fill(part));
-      WEIR_TRY(from_module(*s_.module_, s_.module_->copy_in(to + done, part.data(), part.size_bytes())));
+      WEIR_TRY(machine.copy_in(to + done, part.data(), part.size_bytes()));
     }
     return {};
   }
 
  private:
-  std::span<uint16_t> pieces() const {
-    const uint64_t n = uint64_t{s_.step_.b.max_tok} * 2 * s_.model_->rope().angles().size();
-    return {reinterpret_cast<uint16_t*>(s_.staging_.cos_sin), 2 * n};
-  }
-
   Session& s_;
   KvCache& kv_;
 };

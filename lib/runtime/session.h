@@ -18,8 +18,10 @@
 #include "policy/policy.h"
 #include "runtime/device_host.h"
 #include "runtime/logprobs.h"
+#include "runtime/machine.h"
 #include "runtime/page_tables.h"
 #include "runtime/sampler.h"
+#include "runtime/session_setup.h"
 #include "runtime/token_mask.h"
 #include "runtime/token_record.h"
 #include "text/answer_message.h"
@@ -48,76 +50,11 @@ struct AnswerState {
   bool is_forcing = false;
 };
 
-// What the options mean for a model, after every check. Plan and session are both made from it.
-struct SessionSetup {
-  const Model* model = nullptr;
-  const Backend* backend = nullptr;
-  const DeviceModule* module = nullptr;  // of a device backend; null: the CPU
-  const DeviceModule* rows = nullptr;    // of a device that computes all but attention; then `module` is null
-  StepRules rules;                       // what its kernels do for the policy
-  uint32_t n_threads = 1;
-  uint32_t max_tok = 0;  // rows of a prefill chunk
-  bool trace = false;    // page masses of every step are kept for weir_session_trace
-  KvShape kv;
-  uint32_t max_archive_pages = 0;  // KvShape::archive_pages that a session with these options and a store has
-  bool has_store() const { return kv.recalls() || kv.archive_pages != 0; }
-  TokenRecord::Shape record;
-  SpillOptions spill;  // this and the next with a store
-  SpillPlan spill_plan;
-  bool spill_strict = false;  // WEIR_SPILL_STRICT
-  OpShapes shapes;
-};
-
 class Session;
 struct SessionPools;
 
-// What a device computes for a session whose attention is computed on the host.
-class ModuleRows final : public DeviceRows {
- public:
-  const DeviceModule* module = nullptr;
-  Status copy_in(void* device, const void* host, uint64_t bytes) override {
-    return from_module(*module, module->enqueue_copy_in(device, host, bytes));
-  }
-  Status copy_out(void* host, const void* device, uint64_t bytes) override {
-    return from_module(*module, module->enqueue_copy_out(host, device, bytes));
-  }
-  Status wait() override { return from_module(*module, module->wait()); }
-  Status named(Status status) const override { return from_module(*module, status); }
-};
-
-// Events of a caller, each of `stride` bytes.
-struct EventList {
-  std::byte* bytes;
-  uint32_t stride;
-};
-
-// Sessions by index, in whatever array the caller holds them.
-struct SessionList {
-  const void* handles = nullptr;
-  Session& (*at)(const void* handles, uint32_t i) = nullptr;
-  Session& operator[](uint32_t i) const { return at(handles, i); }
-};
-
 class Session {
  public:
-  // Checks `options` (complete, of this build's size) and builds the policy in `storage`.
-  static Status check(const Model& model, const weir_session_options& options, uint32_t n_threads,
-                      const DeviceHost& devices, const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy,
-                      SessionSetup& setup);
-  // The same where the store gets what the rest leaves of half of dense's memory. False at `fits`: too little for one
-  // that is of use.
-  static Status fit_store(const Model& model, const weir_session_options& options, uint32_t n_threads,
-                          const DeviceHost& devices, const DeviceWeights& weights, const Policy& policy,
-                          SessionSetup& setup, bool& fits);
-  // The exact bytes of every pool.
-  static Status plan(const Model& model, const weir_session_options& options, uint32_t n_threads,
-                     const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan);
-
-  // Chooses what is 0 of context, budget and store, so that the plan takes at most `bytes` (plan_fit.cpp).
-  // WEIR_ERR_BUDGET names what is the least.
-  static Status fit_options(const Model& model, uint32_t n_threads, const DeviceHost& devices,
-                            const DeviceWeights& weights, uint64_t bytes, weir_session_options& options);
-
   // `owner` is what the session keeps alive; it only stores the pointer.
   Session(HostMemory& parent, ThreadPool& pool, DeviceHost& devices, DeviceWeights& device_weights, void* owner)
       : memory_(parent.hooks(), &parent),
@@ -137,8 +74,6 @@ class Session {
   Status reset();
   Status prefill(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
   Status step(weir_token token);
-  // One step of each of several sessions (step_many.cpp), all or none: tokens[i] for sessions[i]; n is at least 1.
-  static Status step_many(const SessionList& sessions, const weir_token* tokens, uint32_t n);
   Status logits(const float*& out, uint32_t& n);
   Status tokens(const weir_token*& out, uint32_t& n);
   Status set_sampling(const weir_sampling_options& options);
@@ -150,9 +85,6 @@ class Session {
   // The same answer, one event a call.
   Status begin_answer(const weir_generate_options& options);
   Status next_event(weir_event& event);
-  // The next event of each answer that runs, with one step for all (step_many.cpp).
-  static constexpr uint32_t kMaxTogetherSessions = 4096;
-  static Status next_many(const SessionList& sessions, uint32_t n, const EventList& events, uint32_t& n_running);
   // The latest answer as a message, whose texts last until the next call.
   Status answer(weir_chat_message& message, bool& is_malformed);
   // Any thread: the next token begins the end of the thought that is open.
@@ -167,9 +99,6 @@ class Session {
   // The conversation to a stream of bytes, and back (session_save.cpp, session_restore.cpp).
   Status save(weir_write_fn fn, void* user);
   Status restore(weir_read_fn fn, void* user);
-  // Fills the KV memory with n_tokens pseudo-random tokens, as if they had been decoded; for benchmarks.
-  Status fill(uint32_t n_tokens);
-
   // Pages that hold any of the positions [first, end) stay and are attended, or may leave again.
   Status pin(uint32_t first, uint32_t end);
   Status unpin(uint32_t first, uint32_t end);
@@ -187,16 +116,18 @@ class Session {
   void get_memory(weir_memory_info& info) const;
 
   void* owner() const { return owner_; }
-  const DeviceModule* device_module() const { return module_; }  // null: all of it runs on the processor
+  const DeviceModule* device_module() const { return machine_->module(); }  // null: all of it runs on the processor
   const weir_plan_info& plan_info() const { return plan_; }
   const Backend* backend() const { return step_.backend; }
   // Tests look at pages through this; one thread at a time. After a step on a device, host_tables() first.
   const KvCache& kv() const { return kv_; }
   const SpillStore& store() const { return store_; }  // for tests
   // Makes the host's page tables current after steps that a device did alone.
-  Status host_tables();
-  // Seconds of the parts of one decode step (kPart*), for benchmarks; the step counts. WEIR_ERR_UNSUPPORTED on the CPU.
-  Status profile_step(weir_token token, double* seconds);
+  Status host_tables() { return machine_->fetch_tables(); }
+
+  // What several sessions do at once (step_many.cpp), and what benchmarks do (bench.cpp).
+  struct Together;
+  struct Benchmark;
 
  private:
   class Entry;  // one thread at a time, allocation counting
@@ -257,10 +188,6 @@ class Session {
   Status check_token(weir_token token) const;
   Status read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
-  Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
-  Status run_step(weir_token token);
-  // Makes room for one more token and sets step_ up for it; a commit or a rollback follows.
-  Status open_step(const weir_token* token);
   // The text that is complete with a token; what of it is shown, before stop strings and behind them.
   struct TokenText {
     std::string_view whole;
@@ -294,83 +221,14 @@ class Session {
   Status answer_tokens(std::span<const weir_token>& out, std::span<const weir_token>& ruled);
   bool is_in_ruled_text() const;
   Status find_mask(bool in_answer, const uint32_t*& words, bool& is_over);
+  // Before a step of the machine and after it.
+  uint64_t begin_step() { return is_used_ = true, now_ns(); }
   void count_step(weir_token token, uint64_t started);
 
-  // Steps of several sessions (step_many.cpp).
-  class JointEntry;
-  class JointReservation;
-  static Status check_together(const SessionList& sessions, uint32_t n);
-  static Status take_cancels(const SessionList& sessions, const weir_token* tokens, uint32_t n);
-  static Status check_devices(const SessionList& sessions, uint32_t n);
-  static Status run_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
-  static Status decode_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
-  static Status run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n);
-  Status check_turn(weir_token token, uint32_t index) const;
-  void finish_turn(weir_token token, uint64_t started);
-  Status finish_device_turn(weir_token token, uint64_t started);
-  Status build(SpillStore* other);  // by setup_ and with policy_; other: see create_store
-  Status begin();
+  Status build(SpillStore* other);  // by setup_ and with policy_; other: see Machine::create
   Status copy_conversation(Session& parent);
   void copy_counters(const Session& parent);
-  Status take_device_rows(const SessionPools& measured);  // this and the next: host_attention.cpp
-  Status profile_split_step(weir_token token, double* seconds);
 
-  // The same on a device (device_run.cpp, with recall device_recall.cpp).
-  class Observer;
-  // Memory of raw pages: on a device staging memory.
-  class SlotMemory final : public std::pmr::memory_resource {
-   public:
-    explicit SlotMemory(HostMemory& memory) : memory_(memory) {}
-    const DeviceModule* module = nullptr;
-    Status failed;  // of the module, where that was why there is no memory
-
-   private:
-    void* do_allocate(size_t bytes, size_t alignment) override;
-    void do_deallocate(void* ptr, size_t bytes, size_t alignment) override;
-    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-    HostMemory& memory_;
-  };
-  // Pages on their way between the store and the device (device_recall.cpp).
-  class DevicePages final : public RecallSource, public PoolAccess, public ChunkPages {
-   public:
-    explicit DevicePages(Session& session) : s_(session) {}
-    bool read(uint32_t stream, uint32_t row, std::byte* out) override;
-    std::byte* buffer() override;
-    bool write(uint32_t slot) override;
-    bool read(uint32_t slot) override;
-    bool in_units(uint32_t layer, uint32_t& n_rows) override;
-    void load_unit(uint32_t layer, uint32_t first_row) override;
-
-   private:
-    uint32_t find_page(uint32_t stream, const StreamView& v, uint32_t row, uint32_t at);
-    Session& s_;
-  };
-  Status step_on_device(weir_token token);
-  Status seal_on_device(uint32_t first);
-  Status repair_late_step();
-  Status bring_asked_pages();
-  Status prepare_copies(uint32_t n_tok);
-  Status fill_history();
-  Status fill_pages(uint32_t n_tokens);
-  Status fill_row_on_device();
-  Status create_store(SpillStore* other);  // null: an empty one
-  void seal(uint32_t first);               // copies the pages that the tokens from position `first` on have filled
-  Status create_on_device(const SessionSetup& setup, SpillStore* other);
-  Status allocate_staging();
-  Status run_device_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left);
-  Status run_device_step(weir_token token);
-  Status open_device_step();
-  void close_device_step();
-  Status fill_on_device();
-  Status device_tables();                          // makes the device's page tables current
-  Status put_device_tables(bool repeats = false);  // the same, with the message left in the module
-  Status put_tables(bool repeats);
-  void read_counters();     // from the step's state
-  void redo_digests();      // after tokens were taken back
-  Status current_logits();  // to step_.b.logits
-  Status sample_top_logits(const uint32_t* allowed, uint32_t n_top, weir_token& token);
-  Status find_probs(weir_token token);
-  void wipe_answers_of_device();  // about logits
   // Runs a callback of the application and keeps its allocations out of the session's counters.
   template <class F>
   Answer call_out(F&& callback);
@@ -392,6 +250,9 @@ class Session {
   weir_plan_info plan_ = WEIR_PLAN_INFO_INIT;
   PolicyStorage policy_storage_;
   Policy* policy_ = nullptr;
+  // Where it computes.
+  Machine* machine_ = nullptr;
+  alignas(Machine::kAlignment) std::byte machine_place_[Machine::kBytes];
   PageTables tables_;
   const KvCache& kv_ = tables_.kv();  // what is in its rows, after host_tables()
   uint64_t events_read_ = 0;          // number of the first event in kv_.events() that the application has not read
@@ -417,30 +278,11 @@ class Session {
   AnswerMessage* message_ = nullptr;  // of the latest answer, in parent_
   bool keeps_text_ = false;           // the step of several sessions is part of an answer
   LogProbs probs_;                    // of the latest token that was drawn for an answer
-  void* block_ = nullptr;
-  uint64_t block_bytes_ = 0;
-  // The part of block_ that steps and prompts compute with, logits, sampler and tokens; whether it may hold something
-  // of the conversation although that has no tokens.
-  void* private_ = nullptr;
-  uint64_t private_bytes_ = 0;
+  // Whether there may be something of the conversation although it has no tokens, and whether there has been.
   bool is_used_ = false, was_used_ = false;
   bool has_logits_ = false;
 
-  const DeviceModule* module_ = nullptr;  // of a session on a device, or with attention alone on the host
-  ModuleRows rows_;                       // of the latter
-  // On a device: tables_ has the host's tables, device_kv_ the device's.
-  DeviceSession* device_ = nullptr;
-  KvCache device_kv_;
-  DeviceStaging staging_;
-  DevicePages device_pages_{*this};
-  void* device_block_ = nullptr;
-  uint64_t device_bytes_ = 0;
-  void* staging_block_ = nullptr;    // [plan_.staging_bytes] of memory_
-  bool logits_on_device_ = false;    // the latest logits are not in the staging memory yet
-  bool greedy_from_device_ = false;  // next_token of the state belongs to the latest logits
-  bool has_device_mask_ = false;     // the device has the mask that is in the staging memory
-  uint32_t n_listed_ = 0;            // of the best of all logits, with their sums, that came with the latest draw
-  uint64_t callback_allocs_ = 0;     // allocations by callbacks during the current call
+  uint64_t callback_allocs_ = 0;  // allocations by callbacks during the current call
 
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};

@@ -2,7 +2,10 @@
 #pragma once
 
 #include "core/memory.h"
-#include "runtime/session.h"
+#include "runtime/device_module.h"
+#include "runtime/module_rows.h"
+#include "runtime/sampler.h"
+#include "runtime/session_setup.h"
 
 namespace weir {
 

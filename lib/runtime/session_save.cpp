@@ -253,7 +253,7 @@ Status Session::save(weir_write_fn fn, void* user) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
   WEIR_TRY(host_tables());
-  if (has_logits_) WEIR_TRY(current_logits());
+  if (has_logits_) WEIR_TRY(machine_->fetch_logits());
   if (setup_.has_store()) store_.drain();  // what is compressed already does not depend on time
   return Saver(*this, fn, user).run();
 }

@@ -6,13 +6,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/step_many.h"
+
+#include "runtime/machine_device.h"
+#include "runtime/machine_host.h"
 #include "runtime/session.h"
 
 namespace weir {
 namespace {
-
-// The most rows of one pass; with so many, reading the weights is only a small part of the work.
-constexpr uint32_t kMaxRows = 256;
 
 // Calls f(first, n) for each group of sessions; `room(first)` is how many a group that begins at `first` may have.
 template <class Room, class F>
@@ -29,7 +30,7 @@ Status for_each_group(uint32_t n, Room&& room, F&& f) {
 struct Chosen {
   const SessionList* from = nullptr;
   uint32_t n = 0;
-  uint32_t index[Session::kMaxTogetherSessions];
+  uint32_t index[kMaxTogetherSessions];
 
   static Session& at(const void* handles, uint32_t i) {
     const auto& chosen = *static_cast<const Chosen*>(handles);
@@ -46,16 +47,39 @@ Status failed_for(const char* text, Status status, uint32_t first, uint32_t n) {
 
 }  // namespace
 
+// What these functions do inside a session.
+struct Session::Together {
+  class Entry;
+  class Reservation;
+  class Round;
+  static Status check(const SessionList& sessions, uint32_t n);
+  static Status check_turn(const Session& session, weir_token token, uint32_t index);
+  static Status take_cancels(const SessionList& sessions, const weir_token* tokens, uint32_t n);
+  static Status step(const SessionList& sessions, const weir_token* tokens, uint32_t n);
+  static Status step_on_host(const SessionList& sessions, const weir_token* tokens, uint32_t n);
+  static Status decode(const SessionList& sessions, const weir_token* tokens, uint32_t n);
+  static Status prepare_device_step(const SessionList& sessions, uint32_t n);
+  static Status step_on_device(const SessionList& sessions, const weir_token* tokens, uint32_t n);
+  static Status end_device_turn(Session& session, weir_token token, uint64_t started);
+  static void end_turn(Session& session, weir_token token, uint64_t started);
+  static HostMachine& host(const SessionList& sessions, uint32_t i) {
+    return static_cast<HostMachine&>(*sessions[i].machine_);
+  }
+  static DeviceMachine& device(const SessionList& sessions, uint32_t i) {
+    return static_cast<DeviceMachine&>(*sessions[i].machine_);
+  }
+};
+
 // Holds all sessions for one thread and counts the allocations meanwhile, except those that callbacks make for
 // themselves.
-class Session::JointEntry {
+class Session::Together::Entry {
  public:
-  JointEntry(const SessionList& sessions, uint32_t n) : sessions_(sessions), allocs_(HostMemory::thread_allocs()) {
+  Entry(const SessionList& sessions, uint32_t n) : sessions_(sessions), allocs_(HostMemory::thread_allocs()) {
     for (; n_entered_ < n && !sessions[n_entered_].busy_.exchange(true); ++n_entered_)
       sessions[n_entered_].callback_allocs_ = 0;
     if (n_entered_ < n) status_ = refused();
   }
-  ~JointEntry() {
+  ~Entry() {
     uint64_t allocs = HostMemory::thread_allocs() - allocs_;
     for (uint32_t i = 0; i < n_entered_; ++i) allocs -= sessions_[i].callback_allocs_;
     for (uint32_t i = 0; i < n_entered_; ++i) {
@@ -64,8 +88,8 @@ class Session::JointEntry {
       session.busy_.store(false);
     }
   }
-  JointEntry(const JointEntry&) = delete;
-  JointEntry& operator=(const JointEntry&) = delete;
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
   Status status() const { return status_; }
 
  private:
@@ -86,34 +110,31 @@ class Session::JointEntry {
 };
 
 // Checks what never changes in a session, which may be read before the session is entered.
-Status Session::check_together(const SessionList& sessions, uint32_t n) {
+Status Session::Together::check(const SessionList& sessions, uint32_t n) {
   const Session& first = sessions[0];
   for (uint32_t i = 1; i < n; ++i) {
     if (sessions[i].model_ != first.model_)
       return fail(WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[%u] are of different models", i);
-    if (sessions[i].module_ != first.module_)
+    if (sessions[i].machine_->module() != first.machine_->module())
       return fail(WEIR_ERR_INVALID_ARG, "sessions[0] and sessions[%u] are on different devices", i);
-    if ((sessions[i].device_ == nullptr) != (first.device_ == nullptr))
+    if (sessions[i].machine_->kind() != first.machine_->kind())
       return fail(WEIR_ERR_INVALID_ARG, "of sessions[0] and sessions[%u] only one computes its attention on the host",
                   i);
   }
   return {};
 }
 
-Status Session::check_turn(weir_token token, uint32_t index) const {
-  const uint32_t n = model_->config().vocab_size;
+Status Session::Together::check_turn(const Session& s, weir_token token, uint32_t index) {
+  const uint32_t n = s.model_->config().vocab_size, context = s.policy_->needs().context_tokens;
   if (token < 0 || static_cast<uint32_t>(token) >= n)
     return fail(WEIR_ERR_INVALID_ARG, "tokens[%u] = %d is not in 0..%u", index, token, n - 1);
-  if (kv_.n_tokens() >= policy_->needs().context_tokens) {
-    return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context of sessions[%u] are taken",
-                policy_->needs().context_tokens, index);
-  }
-  return {};
+  if (s.kv_.n_tokens() < context) return {};
+  return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context of sessions[%u] are taken", context, index);
 }
 
 // The call ends because of the first session that was cancelled; cancels of others stay for their next call, and those
 // of sessions whose token was drawn for the next draw.
-Status Session::take_cancels(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+Status Session::Together::take_cancels(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
     if (!sessions[i].was_drawn(tokens[i]) && sessions[i].take_cancel())
       return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
@@ -121,33 +142,28 @@ Status Session::take_cancels(const SessionList& sessions, const weir_token* toke
   return {};
 }
 
-Status Session::check_devices(const SessionList& sessions, uint32_t n) {
-  for (uint32_t i = 0; i < n; ++i) {
-    if (sessions[i].device_->is_lost())
-      return fail(WEIR_ERR_DEVICE_LOST, "the device failed earlier in sessions[%u]; destroy it", i);
-  }
-  return {};
+Status Session::Together::step(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+  const bool on_device = sessions[0].machine_->kind() == Machine::Kind::kDevice;
+  return on_device ? step_on_device(sessions, tokens, n) : step_on_host(sessions, tokens, n);
 }
 
-Status Session::step_many(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
-  WEIR_TRY(check_together(sessions, n));
-  JointEntry entry(sessions, n);
+Status step_many(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+  using Together = Session::Together;
+  WEIR_TRY(Together::check(sessions, n));
+  Together::Entry entry(sessions, n);
   WEIR_TRY(entry.status());
-  for (uint32_t i = 0; i < n; ++i) WEIR_TRY(sessions[i].check_turn(tokens[i], i));
-  WEIR_TRY(take_cancels(sessions, tokens, n));
-  return sessions[0].device_ != nullptr ? run_device_together(sessions, tokens, n) : run_together(sessions, tokens, n);
+  for (uint32_t i = 0; i < n; ++i) WEIR_TRY(Together::check_turn(sessions[i], tokens[i], i));
+  WEIR_TRY(Together::take_cancels(sessions, tokens, n));
+  return Together::step(sessions, tokens, n);
 }
 
 // All groups go through the layers before the logits of any are computed, so that a cancel or a failure leaves all
 // logits as they were. The logits need no more room than the matrix multiplications of the layers had.
-Status Session::decode_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
-  const auto room = [&](uint32_t first) {
-    const Step& step = sessions[first].step_;
-    return std::min(step.b.max_tok, step.device != nullptr ? kMaxTogether : kMaxRows);
-  };
+Status Session::Together::decode(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+  const auto room = [&](uint32_t first) { return host(sessions, first).max_together(); };
   const auto run = [&](Status (*part)(const StepGroup&)) {
     return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
-      Step* steps[kMaxRows];
+      Step* steps[HostMachine::kMaxRows];
       for (uint32_t i = 0; i < n_group; ++i) steps[i] = &sessions[first + i].step_;
       const Status status = part({steps, n_group});
       const bool failed_there = status.code() == WEIR_ERR_DEVICE_LOST || status.code() == WEIR_ERR_OUT_OF_MEMORY;
@@ -165,14 +181,14 @@ Status Session::decode_together(const SessionList& sessions, const weir_token* t
 }
 
 // Drops what several sessions reserved, unless it is committed.
-class Session::JointReservation {
+class Session::Together::Reservation {
  public:
-  JointReservation(const SessionList& sessions, uint32_t n) : sessions_(sessions), n_(n) {}
-  ~JointReservation() {
+  Reservation(const SessionList& sessions, uint32_t n) : sessions_(sessions), n_(n) {}
+  ~Reservation() {
     for (uint32_t i = 0; i < n_ && !committed_; ++i) sessions_[i].tables_.change()->rollback();
   }
-  JointReservation(const JointReservation&) = delete;
-  JointReservation& operator=(const JointReservation&) = delete;
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
   void commit() {
     for (uint32_t i = 0; i < n_; ++i) sessions_[i].tables_.change()->commit();
     committed_ = true;
@@ -184,171 +200,203 @@ class Session::JointReservation {
   bool committed_ = false;
 };
 
-Status Session::run_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+Status Session::Together::step_on_host(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   const uint64_t started = now_ns();
-  JointReservation reservation(sessions, n);
+  Reservation reservation(sessions, n);
   for (uint32_t i = 0; i < n; ++i) {
-    const Status opened = sessions[i].open_step(tokens + i);
+    const Status opened = host(sessions, i).open_step(tokens + i);
     if (!opened.ok()) return fail(opened.code(), "sessions[%u]: %s", i, last_error_text());
     // A step of many sessions may be long.
     sessions[i].step_.cancel = sessions[i].was_drawn(tokens[i]) ? nullptr : &sessions[i].cancel_;
   }
-  WEIR_TRY(decode_together(sessions, tokens, n));
+  WEIR_TRY(decode(sessions, tokens, n));
   reservation.commit();
   for (uint32_t i = 0; i < n; ++i) {
-    Session& session = sessions[i];
-    session.seal(session.kv_.n_tokens() - 1);
-    session.finish_turn(tokens[i], started);
+    host(sessions, i).seal(sessions[i].kv_.n_tokens() - 1);
+    end_turn(sessions[i], tokens[i], started);
   }
   return {};
 }
 
-// The device commits a group's tokens itself. So whatever can fail without the device being lost happens before the
-// first group's step. When the device is lost, sessions of earlier groups keep their token, as their counters show.
-Status Session::run_device_together(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
-  const uint64_t started = now_ns();
-  const DeviceModule& module = *sessions[0].module_;
-  const auto named = [&](Status status, uint32_t first, uint32_t n_failed) {
-    return failed_for(status.ok() ? "" : module.last_error(), status, first, n_failed);
-  };
-  WEIR_TRY(check_devices(sessions, n));
+// Whatever can fail without the device being lost.
+Status Session::Together::prepare_device_step(const SessionList& sessions, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
-    const Status prepared = sessions[i].prepare_copies(1);
-    if (!prepared.ok()) return fail(prepared.code(), "sessions[%u]: %s", i, last_error_text());
-    WEIR_TRY(named(sessions[i].put_device_tables(), i, 1));
+    if (device(sessions, i).is_lost())
+      return fail(WEIR_ERR_DEVICE_LOST, "the device failed earlier in sessions[%u]; destroy it", i);
   }
+  for (uint32_t i = 0; i < n; ++i) {
+    const Status prepared = device(sessions, i).prepare_copies(1);
+    if (!prepared.ok()) return fail(prepared.code(), "sessions[%u]: %s", i, last_error_text());
+    const Status sent = device(sessions, i).send_tables();
+    if (!sent.ok()) return failed_for(sessions[0].machine_->module()->last_error(), sent, i, 1);
+  }
+  return {};
+}
+
+// The device commits a group's tokens itself. So whatever else can fail happens before the first group's step. When the
+// device is lost, sessions of earlier groups keep their token, as their counters show.
+Status Session::Together::step_on_device(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
+  const uint64_t started = now_ns();
+  const DeviceModule& module = *sessions[0].machine_->module();
+  WEIR_TRY(prepare_device_step(sessions, n));
   const auto for_each_device_group = [&](auto&& f) {
     const auto room = [](uint32_t) { return kMaxTogether; };
     return for_each_group(n, room, [&](uint32_t first, uint32_t n_group) {
       DeviceSession* group[kMaxTogether];
-      for (uint32_t i = 0; i < n_group; ++i) group[i] = sessions[first + i].device_;
-      return named(f(group, first, n_group), first, n_group);
+      for (uint32_t i = 0; i < n_group; ++i) group[i] = device(sessions, first + i).device();
+      const Status status = f(group, first, n_group);
+      return status.ok() ? status : failed_for(module.last_error(), status, first, n_group);
     });
   };
   WEIR_TRY(for_each_device_group(
       [&](DeviceSession* const* group, uint32_t, uint32_t n_group) { return module.prepare_many(group, n_group); }));
   uint32_t n_stepped = 0;
   Status status = for_each_device_group([&](DeviceSession* const* group, uint32_t first, uint32_t n_group) {
-    for (uint32_t i = first; i < first + n_group; ++i) sessions[i].tables_.leave_to_device();
+    for (uint32_t i = first; i < first + n_group; ++i) device(sessions, i).begin_step();
     const Status stepped = module.step_many(group, tokens + first, n_group);
     if (stepped.ok()) n_stepped = first + n_group;
     return stepped;
   });
   for (uint32_t i = 0; i < n; ++i) {
     if (i < n_stepped) {
-      const Status finished = sessions[i].finish_device_turn(tokens[i], started);
-      if (status.ok()) status = finished;
+      const Status ended = end_device_turn(sessions[i], tokens[i], started);
+      if (status.ok()) status = ended;
     } else {
-      sessions[i].greedy_from_device_ = false;
+      device(sessions, i).lose_step();
     }
   }
   return status;
 }
 
 // A session whose step was late steps again alone; the others have their token.
-Status Session::finish_device_turn(weir_token token, uint64_t started) {
-  if (cold_.is_on() && staging_.state->is_late != 0) {
-    Status status = repair_late_step();
-    if (status.ok()) status = step_on_device(token);
-    if (!status.ok()) {
-      greedy_from_device_ = false;
-      return status;
-    }
-  }
-  close_device_step();
-  finish_turn(token, started);
-  return cold_.is_on() ? seal_on_device(kv_.n_tokens() - 1) : Status();
+Status Session::Together::end_device_turn(Session& session, weir_token token, uint64_t started) {
+  auto& machine = static_cast<DeviceMachine&>(*session.machine_);
+  WEIR_TRY(machine.end_step(token));
+  end_turn(session, token, started);
+  return machine.seal_step();
 }
 
-void Session::finish_turn(weir_token token, uint64_t started) {
-  count_step(token, started);
-  if (!keeps_text_) detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
+void Session::Together::end_turn(Session& s, weir_token token, uint64_t started) {
+  s.count_step(token, started);
+  if (!s.keeps_text_)
+    s.detokenizer_.reset(&s.model_->tokenizer(), false, s.model_->tokenizer().starts_text_after(token));
 }
 
-// Whatever can fail happens before anything is taken from a session, so that no event is lost: text that waits goes
-// back, and what was drawn is drawn again.
-Status Session::next_many(const SessionList& sessions, uint32_t n, const EventList& events, uint32_t& n_running) {
-  WEIR_TRY(check_together(sessions, n));
-  JointEntry entry(sessions, n);
-  WEIR_TRY(entry.status());
-  const auto named = [](Status status, uint32_t i) {
-    return status.ok() ? status : fail(status.code(), "sessions[%u]: %s", i, last_error_text());
-  };
-  for (uint32_t i = 0; i < n; ++i) {
-    if (sessions[i].answer_.state != AnswerState::kNone) WEIR_TRY(named(sessions[i].check_answer(), i));
+// The next event of each answer. Whatever can fail happens before anything is taken from a session, so that no event is
+// lost: text that waits goes back, and what was drawn is drawn again.
+class Session::Together::Round {
+ public:
+  Round(const SessionList& sessions, uint32_t n, const EventList& events)
+      : sessions_(sessions), n_(n), events_(events) {
+    chosen_.from = &sessions;
   }
-  const auto event_at = [&](uint32_t i) { return events.bytes + uint64_t{i} * events.stride; };
-  const auto put = [&](uint32_t i, const weir_event& event) {
-    constexpr size_t kSkipped = sizeof(event.struct_size);
-    std::memcpy(event_at(i) + kSkipped, reinterpret_cast<const std::byte*>(&event) + kSkipped,
-                std::min<size_t>(events.stride, sizeof(event)) - kSkipped);
-  };
-  const auto begin_event = [&](uint32_t i) {
-    weir_event event = WEIR_EVENT_INIT;
-    event.n_tokens = sessions[i].kv_.n_tokens();
-    event.logprob = NAN;
-    event.text = "";
-    return event;
-  };
-  enum : uint8_t { kNothing, kText, kToken, kEnd };
-  uint8_t kinds[kMaxTogetherSessions];
-  weir_token tokens[kMaxTogetherSessions];
-  Chosen chosen;
-  chosen.from = &sessions;
-  Status status;
-  uint32_t n_looked = 0;
-  for (; n_looked < n && status.ok(); ++n_looked) {
-    Session& session = sessions[n_looked];
-    kinds[n_looked] = kNothing;
-    if (session.answer_.state == AnswerState::kNone) continue;
-    weir_event event = begin_event(n_looked);
-    session.parts_.mark();
-    if (session.give_text(event)) {
-      kinds[n_looked] = kText;
-      put(n_looked, event);
-      continue;
+
+  Status run(uint32_t& n_running) {
+    for (uint32_t i = 0; i < n_; ++i) {
+      if (runs(i)) WEIR_TRY(named(sessions_[i].check_answer(), i));
     }
-    kinds[n_looked] = kEnd;
-    if (session.answer_.stop != WEIR_STOP_NONE) continue;
-    weir_token token = -1;
-    status = named(session.draw_for_answer(token, session.answer_.stop), n_looked);
-    if (!status.ok()) continue;
-    if (session.answer_.stop != WEIR_STOP_NONE) {
-      session.answer_.ended_by = token;
-      continue;
+    Status status;
+    for (; n_looked_ < n_ && status.ok(); ++n_looked_) status = look(n_looked_);
+    if (status.ok() && chosen_.n != 0) status = step();
+    if (status.ok()) {
+      n_running = give_events();
+      return {};
     }
-    kinds[n_looked] = kToken;
-    tokens[chosen.n] = token;
-    chosen.index[chosen.n++] = n_looked;
-  }
-  if (status.ok() && chosen.n != 0) {
-    const SessionList stepped = {&chosen, Chosen::at};
-    for (uint32_t i = 0; i < chosen.n; ++i) stepped[i].keeps_text_ = true;
-    status = stepped[0].device_ != nullptr ? run_device_together(stepped, tokens, chosen.n)
-                                           : run_together(stepped, tokens, chosen.n);
-    for (uint32_t i = 0; i < chosen.n; ++i) stepped[i].keeps_text_ = false;
-  }
-  if (!status.ok()) {
-    for (uint32_t i = 0; i < n_looked; ++i) {
-      if (kinds[i] == kText) sessions[i].parts_.take_back();
+    for (uint32_t i = 0; i < n_looked_; ++i) {
+      if (kinds_[i] == kText) sessions_[i].parts_.take_back();
     }
     return status;
   }
-  n_running = 0;
-  for (uint32_t i = 0, k = 0; i < n; ++i) {
-    Session& session = sessions[i];
-    weir_event event = begin_event(i);
-    if (kinds[i] == kToken) {
-      session.give_token(tokens[k++], event);
-    } else if (kinds[i] == kEnd) {
-      session.end_answer(event);
-    } else {
-      event.kind = WEIR_EVENT_END;
-    }
-    if (kinds[i] != kText) put(i, event);
-    n_running += session.answer_.state == AnswerState::kNone ? 0 : 1;
+
+ private:
+  enum Kind : uint8_t { kNothing, kText, kToken, kEnd };
+
+  static Status named(Status status, uint32_t i) {
+    return status.ok() ? status : fail(status.code(), "sessions[%u]: %s", i, last_error_text());
   }
-  return {};
+  bool runs(uint32_t i) const { return sessions_[i].answer_.state != AnswerState::kNone; }
+
+  weir_event begin_event(uint32_t i) const {
+    weir_event event = WEIR_EVENT_INIT;
+    event.n_tokens = sessions_[i].kv_.n_tokens();
+    event.logprob = NAN;
+    event.text = "";
+    return event;
+  }
+  void put(uint32_t i, const weir_event& event) const {
+    constexpr size_t kSkipped = sizeof(event.struct_size);
+    std::memcpy(events_.bytes + uint64_t{i} * events_.stride + kSkipped,
+                reinterpret_cast<const std::byte*>(&event) + kSkipped,
+                std::min<size_t>(events_.stride, sizeof(event)) - kSkipped);
+  }
+
+  // What the session's event will be: text that waits, or what is drawn.
+  Status look(uint32_t i) {
+    Session& s = sessions_[i];
+    kinds_[i] = kNothing;
+    if (!runs(i)) return {};
+    weir_event event = begin_event(i);
+    s.parts_.mark();
+    if (s.give_text(event)) {
+      kinds_[i] = kText;
+      put(i, event);
+      return {};
+    }
+    kinds_[i] = kEnd;
+    if (s.answer_.stop != WEIR_STOP_NONE) return {};
+    weir_token token = -1;
+    WEIR_TRY(named(s.draw_for_answer(token, s.answer_.stop), i));
+    if (s.answer_.stop != WEIR_STOP_NONE) {
+      s.answer_.ended_by = token;
+      return {};
+    }
+    kinds_[i] = kToken;
+    tokens_[chosen_.n] = token;
+    chosen_.index[chosen_.n++] = i;
+    return {};
+  }
+
+  Status step() {
+    const SessionList stepped = {&chosen_, Chosen::at};
+    for (uint32_t i = 0; i < chosen_.n; ++i) stepped[i].keeps_text_ = true;
+    const Status status = Together::step(stepped, tokens_, chosen_.n);
+    for (uint32_t i = 0; i < chosen_.n; ++i) stepped[i].keeps_text_ = false;
+    return status;
+  }
+
+  // Returns how many answers go on.
+  uint32_t give_events() {
+    uint32_t n_running = 0;
+    for (uint32_t i = 0, k = 0; i < n_; ++i) {
+      Session& s = sessions_[i];
+      weir_event event = begin_event(i);
+      if (kinds_[i] == kToken) {
+        s.give_token(tokens_[k++], event);
+      } else if (kinds_[i] == kEnd) {
+        s.end_answer(event);
+      } else {
+        event.kind = WEIR_EVENT_END;
+      }
+      if (kinds_[i] != kText) put(i, event);
+      n_running += runs(i) ? 1 : 0;
+    }
+    return n_running;
+  }
+
+  const SessionList& sessions_;
+  uint32_t n_, n_looked_ = 0;
+  EventList events_;
+  Kind kinds_[kMaxTogetherSessions];
+  weir_token tokens_[kMaxTogetherSessions];
+  Chosen chosen_;
+};
+
+Status next_many(const SessionList& sessions, uint32_t n, const EventList& events, uint32_t& n_running) {
+  using Together = Session::Together;
+  WEIR_TRY(Together::check(sessions, n));
+  Together::Entry entry(sessions, n);
+  WEIR_TRY(entry.status());
+  return Together::Round(sessions, n, events).run(n_running);
 }
 
 }  // namespace weir

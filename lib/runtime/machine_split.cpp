@@ -1,10 +1,9 @@
-// Sessions whose keys, values and attention stay on the host, while a device has the weights and computes everything
-// else. To the rest of the library they are sessions on the CPU. In each layer the rows of q, k and v come from the
-// device and those of the output go there (run_attention in models/decoder.cpp); they lie in staging memory. Prompts of
-// some length are attended by the device, over pages that pass through it (models/attend_device.cpp).
+// Sessions whose attention alone is on the host: what a device has of them.
+#include "runtime/machine_split.h"
+
 #include <algorithm>
 
-#include "runtime/session.h"
+#include "core/clock.h"
 #include "runtime/session_pools.h"
 
 namespace weir {
@@ -35,29 +34,42 @@ void lay_out_device_rows(const SessionSetup& setup, const PolicyNeeds& needs, Se
   rows.window.lay_out(kv, setup.kv.max_capacity(), c.n_heads, setup.max_tok, p.rows, p.staging);
 }
 
-// The weights and the memory on the device, and the host's memory that it copies from and to.
-Status Session::take_device_rows(const SessionPools& measured) {
-  const DeviceModule& module = *setup_.rows;
-  module_ = rows_.module = &module;
-  WEIR_TRY(device_weights_.ensure(devices_, module, *setup_.model, pool_));
-  WEIR_TRY(devices_.allocate(module, measured.rows.used(), "the session's activations", &device_block_, kNeedLess));
-  device_bytes_ = measured.rows.used();
-  rows_.backend = module.backend;
-  rows_.weights = &device_weights_.weights();
-  rows_.cx.stream = module.stream();
-  rows_.cx.pool = &pool_;
-  step_.device = &rows_;
-  return allocate_staging();
+void SplitMachine::lay_out(SessionPools& pools) {
+  HostMachine::lay_out(pools);
+  lay_out_device_rows(w_.setup, w_.policy.needs(), pools, w_.step.b, rows_);
 }
 
+// The weights and the memory on the device, and the host's memory that it copies from and to.
+Status SplitMachine::take_rows(const SessionPools& measured) {
+  const DeviceModule& module = *w_.setup.rows;
+  module_ = rows_.module = &module;
+  WEIR_TRY(w_.weights.ensure(w_.devices, module, *w_.setup.model, w_.pool));
+  WEIR_TRY(w_.devices.allocate(module, measured.rows.used(), "the session's activations", &device_block_, kNeedLess));
+  device_bytes_ = measured.rows.used();
+  rows_.backend = module.backend;
+  rows_.weights = &w_.weights.weights();
+  rows_.cx.stream = module.stream();
+  rows_.cx.pool = &w_.pool;
+  w_.step.device = &rows_;
+  return take_staging();
+}
+
+void SplitMachine::wipe_all() {
+  HostMachine::wipe_all();
+  wipe(staging_block_, w_.plan.staging_bytes);
+}
+
+uint32_t SplitMachine::max_together() const { return std::min(w_.step.b.max_tok, kMaxTogether); }
+
 // Attention by the host's clock, and all the rest, waiting and copying included.
-Status Session::profile_split_step(weir_token token, double* seconds) {
+Status SplitMachine::profile(weir_token token, double* seconds) {
   std::fill_n(seconds, kParts, 0.0);
-  if (kv_.n_tokens() == policy_->needs().context_tokens)
-    return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes one of the %u positions, none is free", kv_.n_tokens());
+  const uint32_t n_tokens = w_.tables.kv().n_tokens();
+  if (n_tokens == w_.policy.needs().context_tokens)
+    return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes one of the %u positions, none is free", n_tokens);
   const uint64_t started = now_ns();
-  WEIR_TRY(run_step(token));
-  seconds[kPartAttention] = static_cast<double>(step_.attention_ns) * 1e-9;
+  WEIR_TRY(step(token));
+  seconds[kPartAttention] = static_cast<double>(w_.step.attention_ns) * 1e-9;
   seconds[kPartGemv] = static_cast<double>(now_ns() - started) * 1e-9 - seconds[kPartAttention];
   return {};
 }

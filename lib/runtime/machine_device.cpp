@@ -1,0 +1,416 @@
+// Sessions on a device: where their memory lies, and when page tables and logits are copied.
+#include "runtime/machine_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "policy/room.h"
+#include "runtime/session_pools.h"
+
+namespace weir {
+namespace {
+
+// For the op table that policies see around a prompt chunk: token_mass runs on the device, and no other op is needed.
+struct TokenMassBridge {
+  OpContext cx;  // its stream is this bridge
+  const DeviceModule* module;
+  DeviceSession* device;
+  uint32_t layer;
+};
+
+Status token_mass_on_device(OpContext& cx, const TokenMassArgs& a) {
+  const auto& bridge = *static_cast<TokenMassBridge*>(cx.stream);
+  return from_module(*bridge.module, bridge.device->token_mass(bridge.layer, a));
+}
+
+}  // namespace
+
+// Lets the policy observe a layer's attention over a chunk.
+class DeviceMachine::Observer final : public ChunkObserver {
+ public:
+  Observer(DeviceMachine& machine, uint32_t n_tok, uint32_t n_left) : m_(machine), n_tok_(n_tok), n_left_(n_left) {}
+
+  Status observe(uint32_t layer) override {
+    const ModelConfig& c = m_.w_.setup.model->config();
+    const Attention& attention = m_.w_.setup.model->weights().layers[layer].attention;
+    const uint32_t n_rows = std::min(n_tok_, m_.w_.policy.needs().prompt_rows), first = n_tok_ - n_rows;
+    TokenMassBridge bridge = {{}, m_.module_, m_.device_, layer};
+    bridge.cx.stream = &bridge;
+    OpTable ops = {};
+    ops.token_mass = token_mass_on_device;
+    failed_ =
+        m_.w_.policy.observe_prompt(bridge.cx, ops, *m_.w_.tables.change(),
+                                    {layer, c.n_heads, m_.w_.step.b.q + size_t{first} * c.n_heads * c.head_dim,
+                                     m_.w_.step.b.lse + size_t{first} * c.n_heads, n_rows, m_.kv().n_tokens() + first,
+                                     n_left_, m_.staging_.token_mass, attention.window, attention.soft_cap});
+    return failed_;
+  }
+  // Not ok when the chunk failed because of the policy; the message is then the library's own.
+  Status failed() const { return failed_; }
+
+ private:
+  DeviceMachine& m_;
+  uint32_t n_tok_, n_left_;
+  Status failed_;
+};
+
+DeviceMachine::~DeviceMachine() {
+  if (device_ != nullptr) device_->~DeviceSession();
+}
+
+Status DeviceMachine::create(SpillStore* other) {
+  const SessionSetup& setup = w_.setup;
+  const PolicyNeeds& needs = w_.policy.needs();
+  SessionPools measured;
+  DeviceBuffers buffers;
+  lay_out_session(setup, needs, measured, device_kv_, w_.step, w_.sampler, w_.record);
+  const uint64_t table_bytes = measured.tables.used();
+  lay_out_staging(setup, needs, table_bytes, measured, buffers, staging_);
+  fill_plan(setup, needs, measured, w_.plan);
+  module_ = setup.module;
+
+  WEIR_TRY(w_.weights.ensure(w_.devices, *module_, *setup.model, w_.pool));
+  WEIR_TRY(w_.devices.allocate(*module_, w_.plan.device_bytes, "the session's KV pages, tables and workspace",
+                               &device_block_, kNeedLess));
+  device_bytes_ = w_.plan.device_bytes;
+  WEIR_TRY(take_staging());
+  const uint64_t block_bytes = w_.plan.sampler_bytes + module_->session_bytes;
+  const Status taken = take_block(block_bytes);
+  if (!taken.ok()) {
+    return fail(taken.code(), "the session's %llu bytes of host memory could not be allocated%s%s",
+                static_cast<unsigned long long>(block_bytes), HostMemory::thread_refusal().why, kNeedLess);
+  }
+  SessionPools pools;
+  place_pools(measured, pools, buffers);
+  lay_out_session(setup, needs, pools, device_kv_, w_.step, w_.sampler, w_.record);
+  std::byte* tables = buffers.tables;
+  lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
+  buffers.tables = tables;
+  lay_out_host_tables(table_bytes);
+
+  DeviceSessionArgs args;
+  args.config = &setup.model->config();
+  args.weights = &w_.weights.weights();
+  args.rope = &setup.model->rope();
+  args.needs = &needs;
+  args.rules = setup.rules;
+  args.kv = &device_kv_;
+  args.b = w_.step.b;
+  args.cx = w_.step.cx;
+  args.device = buffers;
+  if (setup.kv.recalls()) WEIR_TRY(start_recall(other, args));
+  args.host = staging_;
+  WEIR_TRY(told(module_->create_session(static_cast<std::byte*>(block_) + w_.plan.sampler_bytes, args, device_)));
+  w_.step.b.logits = staging_.logits;
+  return {};
+}
+
+void DeviceMachine::place_pools(const SessionPools& measured, SessionPools& pools, DeviceBuffers& buffers) {
+  auto* at = static_cast<std::byte*>(device_block_);
+  for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()},
+                            {&pools.digests, measured.digests.used()},
+                            {&pools.tables, measured.tables.used()},
+                            {&pools.workspace, measured.workspace.used()}}) {
+    *pool = Arena(at, size);
+    if (pool == &pools.tables) buffers.tables = at;
+    at += size;
+  }
+  pools.staging = Arena(staging_block_, w_.plan.staging_bytes);
+  pools.sampler = Arena(block_, w_.plan.sampler_bytes);
+  private_ = block_;
+  private_bytes_ = w_.plan.sampler_bytes;
+}
+
+void DeviceMachine::lay_out_host_tables(uint64_t table_bytes) {
+  Arena elsewhere, host_tables(staging_.tables, table_bytes), host_rows(staging_.host_rows, UINT64_MAX);
+  const PageTables::Change tables = w_.tables.change();
+  tables->lay_out(w_.setup.kv, elsewhere, elsewhere, host_tables, host_rows);
+  tables->set_pages_elsewhere();
+  tables->set_events(staging_.events);
+  std::memset(staging_.state, 0, sizeof(StepState));
+}
+
+Status DeviceMachine::copy_from(Machine& other) {
+  auto& from = static_cast<DeviceMachine&>(other);
+  on_device_ = from.on_device_;
+  greedy_is_known_ = from.greedy_is_known_;
+  if (w_.cold.is_on()) std::copy_n(from.staging_.recall.raw_index, staging_.recall.n_rows, staging_.recall.raw_index);
+  std::memcpy(staging_.state, from.staging_.state, sizeof(StepState));
+  return told(module_->copy(device_block_, from.device_block_, device_bytes_));
+}
+
+Status DeviceMachine::put_tables(bool repeats) {
+  return w_.tables.send([&] {
+    fill_state();
+    return device_->put_tables(repeats);
+  });
+}
+
+void DeviceMachine::fill_state() {
+  const KvCounters c = kv().counters();
+  StepState& state = *staging_.state;
+  state.n_tokens = c.n_tokens;
+  state.pages_resident = c.pages_resident;
+  state.pages_resident_max = c.pages_resident_max;
+  state.pages_evicted = state.pages_evicted_before = c.pages_evicted;
+  state.prompt_pages_evicted = c.prompt_pages_evicted;
+  state.pages_cold = c.pages_cold;
+  state.pages_lost = c.pages_lost;
+  state.pages_recalled = w_.cold.pages_recalled();
+  state.is_late = 0;
+}
+
+// The device's counters belong to its tables.
+void DeviceMachine::read_counters() {
+  const StepState& s = *staging_.state;
+  w_.tables.count({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted,
+                   s.pages_cold, s.pages_lost});
+  w_.cold.set_recalled(s.pages_recalled);
+}
+
+Status DeviceMachine::fetch_tables() {
+  return w_.tables.fetch([&] {
+    WEIR_TRY(told(device_->get_tables()));
+    read_counters();
+    return Status();
+  });
+}
+
+Status DeviceMachine::end_cut() {
+  WEIR_TRY(send_current_tables());
+  return told(device_->rebuild_last_digests());
+}
+
+// When this fails the device is lost and the next call says so; the caller's message stays that of the failed prompt.
+void DeviceMachine::end_failed_prompt() {
+  if (put_tables(false).ok()) (void)device_->rebuild_last_digests();
+}
+
+// The tokens of a chunk and their rotations, to the staging memory. Whether some token's position for the sink pages is
+// not its own.
+bool DeviceMachine::put_rotations(const weir_token* tokens, uint32_t n_tok) {
+  const RopeTable& rope = w_.setup.model->rope();
+  const uint32_t pos = kv().n_tokens();
+  bool sink_moved = false;
+  for (uint32_t i = 0; i < n_tok; ++i) {
+    staging_.tokens[i] = tokens[i];
+    const uint32_t in_cache = staging_.cos_sin_sink != nullptr ? w_.policy.in_cache_pos(kv(), pos + i) : pos + i;
+    for (uint32_t rotation = 0; rotation < rope.n_rotations(); ++rotation) {
+      const size_t row = w_.step.b.rotation(rotation, rope.rope_dim()) + size_t{i} * rope.rope_dim();
+      rope.fill(rotation, pos + i, staging_.cos_sin + row);
+      if (staging_.cos_sin_sink != nullptr) rope.fill(rotation, in_cache, staging_.cos_sin_sink + row);
+    }
+    sink_moved = sink_moved || in_cache != pos + i;
+  }
+  return sink_moved;
+}
+
+Status DeviceMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
+  const PageTables::Change tables = w_.tables.change();
+  make_room(w_.policy, *tables, n_tok, Phase::kPrompt);
+  WEIR_TRY(tables->reserve(n_tok, w_.policy.prompt_flags(), kv().n_tokens() + n_tok));
+  Observer observer(*this, n_tok, n_left);
+  DeviceChunk chunk;
+  chunk.pos = kv().n_tokens();
+  chunk.n_tok = n_tok;
+  chunk.want_logits = n_left == 0;
+  chunk.sink_moved = put_rotations(tokens, n_tok);
+  chunk.observer = w_.step.b.lse != nullptr ? &observer : nullptr;
+  chunk.cancel = &w_.cancel;
+  chunk.pages = w_.cold.is_on() ? &pages_ : nullptr;
+  KvReservation reservation(*tables);
+  Status status = send_current_tables();
+  if (status.ok()) {
+    status = device_->run_chunk(chunk);
+    if (observer.failed().ok()) status = told(status);
+  }
+  WEIR_TRY(status);
+  WEIR_TRY(w_.cold.failure());  // a strict store: a page that the chunk attends is lost
+  reservation.commit();
+  if (chunk.want_logits) on_device_ = greedy_is_known_ = true;
+  return w_.cold.is_on() ? seal_on_device(chunk.pos) : Status();
+}
+
+void DeviceMachine::close_step() {
+  read_counters();
+  w_.step.pages_attended = staging_.state->pages_attended;
+  on_device_ = greedy_is_known_ = true;
+}
+
+Status DeviceMachine::step(weir_token token) {
+  WEIR_TRY(prepare_copies(1));
+  WEIR_TRY(send_current_tables());
+  w_.tables.leave_to_device();
+  const Status status = w_.cold.is_on() ? step_until_in_time(token) : told(device_->step(token));
+  if (!status.ok()) {
+    lose_step();
+    return status;
+  }
+  close_step();
+  return seal_step();
+}
+
+Status DeviceMachine::seal_step() { return w_.cold.is_on() ? seal_on_device(kv().n_tokens() - 1) : Status(); }
+
+Status DeviceMachine::end_step(weir_token token) {
+  if (w_.cold.is_on() && staging_.state->is_late != 0) {
+    Status status = repair_late_step();
+    if (status.ok()) status = step_until_in_time(token);
+    if (!status.ok()) {
+      lose_step();
+      return status;
+    }
+  }
+  close_step();
+  return {};
+}
+
+Status DeviceMachine::fetch_logits() {
+  if (!on_device_) return {};
+  WEIR_TRY(told(device_->get_logits()));
+  on_device_ = false;
+  return {};
+}
+
+Status DeviceMachine::draw(const DrawRequest& request, weir_token& token) {
+  n_listed_ = 0;
+  const uint32_t* const allowed = request.mask != nullptr ? request.mask->words() : nullptr;
+  // The best token of all is the best of those that are allowed if it is one of them.
+  if (greedy_is_known_ && request.sampler.is_greedy() && staging_.state->next_token >= 0 &&
+      is_allowed(allowed, static_cast<uint32_t>(staging_.state->next_token))) {
+    token = staging_.state->next_token;
+    return {};
+  }
+  if (on_device_) {
+    weir_token found = -1;
+    WEIR_TRY(draw_from_best(request, found));
+    if (found >= 0) return token = found, Status();
+  }
+  return Machine::draw(request, token);
+}
+
+// Draws from the best logits, if they decide what is drawn: -1 if not. With them come those whose probabilities the
+// answer's event tells, unless a mask may have left these out.
+Status DeviceMachine::draw_from_best(const DrawRequest& r, weir_token& token) {
+  const uint32_t vocab_size = w_.setup.model->config().vocab_size,
+                 n_allowed = r.mask == nullptr ? vocab_size : r.mask->n_allowed();
+  const uint32_t* const allowed = r.mask != nullptr ? r.mask->words() : nullptr;
+  LogitRequest request;
+  request.n_best = r.sampler.candidates_needed(n_allowed);
+  token = -1;
+  if (request.n_best == 0) return {};
+  request.n_asked = r.sampler.asked_tokens(staging_.asked);
+  if (allowed != nullptr) {
+    const size_t bytes = mask_words(vocab_size) * sizeof(uint32_t);
+    request.masked = true;
+    request.new_mask = !has_mask_ || std::memcmp(staging_.mask, allowed, bytes) != 0;
+    if (request.new_mask) std::memcpy(staging_.mask, allowed, bytes);
+  } else if (r.n_top != 0) {
+    request.n_best = std::max(request.n_best, std::min(r.n_top, vocab_size));
+    request.sums = true;
+  }
+  WEIR_TRY(told(device_->top_logits(request)));
+  has_mask_ = has_mask_ || request.masked;
+  if (request.sums) n_listed_ = request.n_best;
+  token =
+      r.sampler.sample_candidates({staging_.top_ids, staging_.top_logits, request.n_best}, request.n_best == n_allowed,
+                                  {staging_.asked, staging_.asked_logits, request.n_asked}, allowed);
+  return {};
+}
+
+Status DeviceMachine::find_probs(weir_token token, uint32_t n_top, LogProbs& probs) {
+  if (!on_device_) return Machine::find_probs(token, n_top, probs);
+  const std::span<const int32_t> listed(staging_.top_ids, n_listed_);
+  const auto at = static_cast<size_t>(std::find(listed.begin(), listed.end(), token) - listed.begin());
+  float logit = 0.0f;
+  if (at != listed.size()) {
+    logit = staging_.top_logits[at];
+  } else {
+    LogitRequest request;
+    request.n_best = n_top;
+    request.sums = true;
+    request.n_asked = 1;
+    staging_.asked[0] = token;
+    WEIR_TRY(told(device_->top_logits(request)));
+    logit = staging_.asked_logits[0];
+  }
+  probs.compute(staging_.top_ids, staging_.top_logits, n_top, staging_.parts, logit);
+  return {};
+}
+
+void DeviceMachine::wipe_conversation() {
+  const uint32_t vocab_size = w_.setup.model->config().vocab_size;
+  wipe(staging_.logits, vocab_size * sizeof(*staging_.logits));
+  wipe(staging_.top_ids, kMaxTopLogits * sizeof(*staging_.top_ids));
+  wipe(staging_.top_logits, kMaxTopLogits * sizeof(*staging_.top_logits));
+  wipe(staging_.asked, kMaxTopLogits * sizeof(*staging_.asked));
+  wipe(staging_.asked_logits, kMaxTopLogits * sizeof(*staging_.asked_logits));
+  wipe(staging_.mask, mask_words(vocab_size) * sizeof(*staging_.mask));
+  has_mask_ = false;
+  n_listed_ = 0;
+  wipe(private_, private_bytes_);
+}
+
+void DeviceMachine::wipe_all() {
+  wipe(private_, private_bytes_);
+  wipe(staging_block_, w_.plan.staging_bytes);
+}
+
+// Pieces pass through staging memory that is otherwise used while prompts are read.
+std::span<uint16_t> DeviceMachine::piece_room() const {
+  const uint64_t n = uint64_t{w_.step.b.max_tok} * 2 * w_.setup.model->rope().angles().size();
+  return {reinterpret_cast<uint16_t*>(staging_.cos_sin), 2 * n};
+}
+
+Status DeviceMachine::copy_out(void* host, const void* device, uint64_t bytes) const {
+  return told(module_->copy_out(host, device, bytes));
+}
+
+Status DeviceMachine::copy_in(void* device, const void* host, uint64_t bytes) const {
+  return told(module_->copy_in(device, host, bytes));
+}
+
+// With recall the pages are copied to the store row by row, and rows change on the host alone.
+Status DeviceMachine::begin_noise() { return w_.cold.is_on() ? send_current_tables() : Status(); }
+
+// Fills the last page of every stream, and leaves the pages in the staging memory.
+Status DeviceMachine::add_noise(uint32_t, uint64_t&) {
+  if (!w_.cold.is_on()) return {};
+  const uint32_t n_streams = kv().shape().n_streams();
+  for (uint32_t s = 0; s < n_streams; ++s) {
+    const StreamView v = kv().stream(s);
+    staging_.recall.page_slots[s] = v.slots[v.n_pages - 1];
+  }
+  const uint32_t row = kv().n_tokens() / kPageTokens;
+  return told(device_->fill_row(row, uint64_t{row + 1} << 40));
+}
+
+void DeviceMachine::seal_noise(uint32_t) {
+  if (!w_.cold.is_on() || kv().n_tokens() % kPageTokens != 0) return;
+  w_.cold.seal_row(kv().n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
+}
+
+Status DeviceMachine::end_noise() {
+  WEIR_TRY(send_current_tables());
+  WEIR_TRY(told(w_.cold.is_on() ? device_->rebuild_last_digests() : device_->fill_noise(1)));
+  if (w_.has_logits) return {};
+  std::fill_n(w_.step.b.logits, w_.setup.model->config().vocab_size, 0.0f);
+  forget_logits();
+  return {};
+}
+
+Status DeviceMachine::profile(weir_token token, double* seconds) {
+  if (kv().n_tokens() + kPageTokens > w_.policy.needs().context_tokens)
+    return fail(WEIR_ERR_CONTEXT_FULL, "measuring takes a few of the %u positions, none is free",
+                w_.policy.needs().context_tokens);
+  WEIR_TRY(send_current_tables());
+  w_.tables.leave_to_device();
+  const Status status = told(device_->profile_step(token, seconds));
+  forget_logits();  // the timed parts overwrote them
+  w_.has_logits = false;
+  WEIR_TRY(status);
+  return fetch_tables();
+}
+
+}  // namespace weir
