@@ -1,5 +1,5 @@
 // Recall inside a kernel: which of the wanted pages come back, over which pages, what the tables say of them then, and
-// their bytes. As lib/policy/recall.cpp does it on the host, ties included.
+// their bytes. As lib/policy/rules.cpp does it on the host, ties included.
 // The choice has two forms with the same result: the one here, for page_recall.cu, where one block works for a stream,
 // and that of sparse_layer_recall.cuh, where every block of a cluster makes it.
 #pragma once

@@ -1,4 +1,4 @@
-// Computes: recall of a decode step in one layer, as lib/policy/recall.cpp does it on the host, ties included; and the
+// Computes: recall of a decode step in one layer, as lib/policy/rules.cpp does it on the host, ties included; and the
 // copies between the pool and the host's memory that recall needs elsewhere.
 // Launch: page_recall is two kernels, for layers that sparse_layer.cu does not take. The choice has a block for each
 // stream of the layer. The copies have a block for each page that can come back; a block without a page ends at once.

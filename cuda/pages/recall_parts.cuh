@@ -1,5 +1,5 @@
 // Recall with slots for prompt pages (StepRules::prompt_slots): each part wants pages of its own, and the part that
-// holds more than its slots makes room. As lib/policy/recall.cpp does it on the host, ties included.
+// holds more than its slots makes room. As lib/policy/rules.cpp does it on the host, ties included.
 #pragma once
 
 #include "cuda/pages/page_exchange.cuh"

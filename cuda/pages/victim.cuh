@@ -1,4 +1,5 @@
-// Which page leaves a stream, by StepRules: what Policy::victim of lib/policy decides in a decode step, ties included.
+// Which page leaves a stream, by StepRules: what choose_victim of lib/policy/rules.h decides in a decode step, ties
+// included.
 // Executed by one whole warp.
 #pragma once
 

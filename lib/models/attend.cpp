@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kv/cold_pages.h"
 #include "models/compensate.h"
 
 namespace weir {

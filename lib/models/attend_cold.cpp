@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kv/cold_pages.h"
 #include "models/attend.h"
 
 namespace weir {

@@ -6,6 +6,7 @@
 
 #include "core/memory.h"
 #include "core/thread_pool.h"
+#include "kv/cold_pages.h"
 #include "models/attend.h"
 
 namespace weir {

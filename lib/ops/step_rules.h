@@ -1,6 +1,6 @@
-// What a policy does in a decode step, as data. A device's kernels follow these rules where the CPU asks the Policy
-// object, so that a step needs nothing from the host. A policy and its rules must agree: tests compare the pages that
-// both keep (docs/algorithms.md, "What must equal what").
+// What a policy does in a decode step, as data: the host follows it in lib/policy/rules.cpp, kernels of devices by
+// themselves, so that a step needs nothing from the host. Tests compare the pages that they keep (docs/algorithms.md,
+// "What must equal what").
 #pragma once
 
 #include <algorithm>
@@ -64,6 +64,8 @@ constexpr uint64_t random_order(uint64_t seed, uint32_t stream, uint32_t pos, ui
 
 struct StepRules {
   VictimRule victim = VictimRule::kNever;
+  // What selection, or observation from digests, estimates pages by; tables have it if one of them does.
+  DigestKind digest = DigestKind::kNone;
   // kWindow, kCold
   uint32_t front_rows = 0;  // rows that never leave; with kCold they are also always wanted
   // kWindow
@@ -72,7 +74,7 @@ struct StepRules {
   // > 0: that position is min(pos, limit); 0: it is pos minus the gap behind the front rows.
   uint32_t in_cache_limit = 0;
   // kStalest
-  RecentPages protect;
+  RecentPages protect = {};
   // > 0: pages without kPagePrompt leave beyond this number, and prompt pages only when the stream is full.
   uint32_t decode_pages = 0;
   // With decode_pages: if the prompt has at most whole_prompt_pages pages, the decode pages may fill the rest of this
@@ -118,11 +120,11 @@ struct StepRules {
   bool recalls = false;
   bool stamps_wanted = false;  // what is wanted is stamped
   uint32_t recall_pages = 0;   // most that come back in a step and stream
-  // > 0: prompt pages and those of the answer have slots of their own; lib/policy/recall.cpp has the rules.
+  // > 0: prompt pages and those of the answer have slots of their own; lib/policy/rules.cpp has the rules.
   uint32_t prompt_slots = 0;
   bool attend_wanted = false;  // attended are the wanted pages in the pool, not all that are there
 
-  AttnScope scope;  // of attention, in every pass
+  AttnScope scope = {};  // of attention, in every pass
 };
 
 }  // namespace weir

@@ -7,7 +7,6 @@
 // budget is read in chunks with evictions between them, so that the budget holds at every moment. The paper sums
 // without dividing and over the whole prompt: score=norm_sum, init=window and init=zero are additions.
 #include <algorithm>
-#include <new>
 
 #include "policy/options.h"
 #include "policy/policy.h"
@@ -28,54 +27,20 @@ struct H2oOptions {
 
 class H2oPolicy final : public Policy {
  public:
-  H2oPolicy(const PolicyNeeds& needs, const H2oOptions& o, float scale) : o_(o), attn_scale_(scale) { needs_ = needs; }
+  H2oPolicy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale, uint32_t init)
+      : Policy(needs, rules, attn_scale), init_(init) {}
   Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) H2oPolicy(*this); }
 
-  // Any length: pages leave while the prompt is read.
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   // A chunk for which pages must leave opens no more pages than the table has outside the recent window.
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     const uint32_t fits = chunk_that_fits(kv, n_left, batch_tokens), capacity = kv.shape().pages_per_stream;
     if (bounded_stream(kv).n_pages + kv.pages_to_open(fits) <= capacity) return fits;
-    const uint32_t window = whole_pages(o_.recent) + 1;  // most pages that it can touch
+    const uint32_t window = whole_pages(rules_.recent_tokens) + 1;  // most pages that it can touch
     const uint32_t pages = capacity > window ? capacity - window : 1;
     return std::min(fits, pages * kPageTokens - kv.n_tokens() % kPageTokens);
   }
-  bool can_take_back_prompt() const override { return true; }
-
-  // The page with the lowest score outside the recent window; when none of those can leave, the lowest of all.
-  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    if (!room.is_full) return kNone;
-    const auto weight = [&](uint32_t row) {
-      const uint32_t steps = room.pos + 1 > s.stamp[row] ? room.pos + 1 - s.stamp[row] : 1;
-      return o_.normalise != 0 ? score_of(s, row) / static_cast<float>(steps) : score_of(s, row);
-    };
-    uint32_t end = s.n_pages;
-    while (end > 0 && uint64_t{s.first_pos[end - 1]} + s.len[end - 1] + o_.recent > room.pos) --end;
-    const uint32_t row = lowest_row(s, end, weight);
-    return row != kNone ? row : lowest_row(s, s.n_pages, weight);
-  }
-
-  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
-    if (!needs_.page_mass || a.layer < o_.skip_layers) return {};
-    const KvView view = kv.view(a.layer);
-    return ops.page_accumulate(cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity,
-                                    a.n_heads, view.n_kv_heads, AccumulateRule::kSum});
-  }
-
-  StepRules step_rules() const override {
-    StepRules rules;
-    rules.victim = VictimRule::kLightest;
-    rules.recent_tokens = o_.recent;
-    rules.per_step = o_.normalise != 0;
-    rules.observe = needs_.page_mass ? StepRules::Observe::kAccumulate : StepRules::Observe::kNone;
-    rules.observe_from_layer = o_.skip_layers;
-    rules.accumulate = AccumulateRule::kSum;
-    return rules;
-  }
-
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
-    if (a.layer < o_.skip_layers) return {};
+    if (a.layer < rules_.observe_from_layer) return {};
     const KvView view = kv.view(a.layer);
     WEIR_TRY(ops.token_mass(
         cx, {a.token_mass, a.q, a.lse, view, a.n_rows, a.n_heads, a.pos, attn_scale_, a.window, a.soft_cap}));
@@ -83,10 +48,10 @@ class H2oPolicy final : public Policy {
     for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
       for (uint32_t row = 0; row < view.n_pages[kv_head]; ++row) {
         const size_t at = size_t{kv_head} * view.capacity + row;
-        float sum = o_.init == kExact ? score[at] : 0.0f;
+        float sum = init_ == kExact ? score[at] : 0.0f;
         for (uint32_t j = 0; j < view.len[at]; ++j) sum += a.token_mass[at * kPageTokens + j];
         score[at] = sum;
-        kv.stamps(a.layer)[at] = (o_.init == kExact ? view.first_pos[at] : a.pos) + 1;
+        kv.stamps(a.layer)[at] = (init_ == kExact ? view.first_pos[at] : a.pos) + 1;
       }
     }
     return {};
@@ -96,18 +61,16 @@ class H2oPolicy final : public Policy {
   // With init=zero a prompt is not observed: the pages that it opened begin with the step after it, and the stamps of
   // older pages move forward by its length.
   void prompt_end(KvCache& kv, uint32_t first) const override {
-    for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
+    for (uint32_t i = 0; init_ == kZero && i < kv.shape().n_streams(); ++i) {
       const StreamView s = kv.stream(i);
       for (uint32_t row = 0; row < s.n_pages; ++row) {
-        if (o_.init != kZero) continue;
         s.stamp[row] = s.first_pos[row] >= first ? kv.n_tokens() + 1 : s.stamp[row] + (kv.n_tokens() - first);
       }
     }
   }
 
  private:
-  H2oOptions o_;
-  float attn_scale_;
+  uint32_t init_;
 };
 
 Status read_options(const PolicyConfig& config, H2oOptions& o) {
@@ -131,7 +94,7 @@ Status make_h2o(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   H2oOptions o;
   WEIR_TRY(read_options(config, o));
   PolicyNeeds needs;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.context_tokens = context_of(config);
   needs.pages_per_stream = budget_pages(config, needs.context_tokens);
   needs.n_wide_layers = o.skip_layers;
   needs.wide_pages = whole_pages(needs.context_tokens);
@@ -140,10 +103,15 @@ Status make_h2o(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
     return fail(WEIR_ERR_BUDGET, "policy h2o with recent=%u needs a budget of at least %u tokens, not %u", o.recent,
                 (whole_pages(o.recent) + 2) * kPageTokens, config.budget_tokens);
   }
-  needs.page_mass = !holds_all;
   needs.prompt_rows = holds_all || o.init == kZero ? 0 : o.init == kWindow ? o.init_rows : PolicyNeeds::kAllRows;
-  static_assert(sizeof(H2oPolicy) <= sizeof(storage.bytes));
-  out = new (storage.bytes) H2oPolicy(needs, o, config.attn_scale);
+  StepRules rules;
+  rules.victim = VictimRule::kLightest;
+  rules.recent_tokens = o.recent;
+  rules.per_step = o.normalise != 0;
+  rules.observe = holds_all ? StepRules::Observe::kNone : StepRules::Observe::kAccumulate;
+  rules.observe_from_layer = o.skip_layers;
+  rules.accumulate = AccumulateRule::kSum;
+  put_policy<H2oPolicy>(storage, out, needs, rules, config.attn_scale, o.init);
   return {};
 }
 

@@ -7,7 +7,6 @@
 // thresholds is not known; the heads of a group share candidates; means of keys and values count the answer, too.
 #include <algorithm>
 #include <iterator>
-#include <new>
 
 #include "policy/policy.h"
 
@@ -56,14 +55,10 @@ HistorySize size_with(const LfpsOptions& o, uint32_t n) {
 
 class LfpsPolicy final : public Policy {
  public:
-  LfpsPolicy(const PolicyNeeds& needs, const LfpsOptions& o, float scale) : o_(o), attn_scale_(scale) {
-    needs_ = needs;
-  }
+  LfpsPolicy(const PolicyNeeds& needs, const LfpsOptions& o, float attn_scale)
+      : Policy(needs, StepRules(), attn_scale), o_(o) {}
   Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) LfpsPolicy(*this); }
 
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
-  uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
-  bool can_take_back_prompt() const override { return true; }
   // The last chunk has the rows that the tables begin with, or as many as fit in one.
   uint32_t chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const override {
     const uint32_t n = std::min(n_left, batch_tokens), rest = n_left - n;
@@ -82,11 +77,8 @@ class LfpsPolicy final : public Policy {
              history_size(end - std::min(end, o_.rules.n_sink)).candidates});
   }
 
-  StepRules step_rules() const override { return {}; }
-
  private:
   LfpsOptions o_;
-  float attn_scale_;
 };
 
 Status read_options(OptionReader& options, const PolicyConfig& config, uint32_t context, LfpsOptions& o,
@@ -120,7 +112,7 @@ Status read_options(OptionReader& options, const PolicyConfig& config, uint32_t 
 Status make_lfps(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   LfpsOptions o;
   PolicyNeeds needs;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.context_tokens = context_of(config);
   needs.pages_per_stream = whole_pages(needs.context_tokens);
   OptionReader options("lfps", config.options);
   WEIR_TRY(read_options(options, config, needs.context_tokens, o, needs.history_from_layer));
@@ -128,10 +120,9 @@ Status make_lfps(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   needs.history.group = config.n_heads / config.n_kv_heads;
   needs.history.n_sink = o.rules.n_sink;
   needs.history.tokens = needs.context_tokens;
-  static_assert(sizeof(LfpsPolicy) <= sizeof(storage.bytes));
   const HistorySize most = size_with(o, needs.context_tokens);
   needs.history.list_room = static_cast<uint32_t>(list_room(o.rules, most, needs.context_tokens));
-  out = new (storage.bytes) LfpsPolicy(needs, o, config.attn_scale);
+  put_policy<LfpsPolicy>(storage, out, needs, o, config.attn_scale);
   return {};
 }
 

@@ -6,6 +6,10 @@
 
 namespace weir {
 
+Policy* PinnedPromptPolicy::copy_to(PolicyStorage& storage) const {
+  return new (storage.bytes) PinnedPromptPolicy(*this);
+}
+
 uint32_t PinnedPromptPolicy::pinned_after(const KvCache& kv, uint32_t n_tok) {
   // Prompts are pinned alike in all streams. But a page that the application pins may have left some streams before,
   // and is then pinned only in the others.
@@ -24,7 +28,8 @@ uint32_t PinnedPromptPolicy::pinned_after(const KvCache& kv, uint32_t n_tok) {
 
 // A pinned prompt may take all pages but min_decode_pages.
 Status PinnedPromptPolicy::admit_prompt(const KvCache& kv, uint32_t n_tok) const {
-  if (!pinned_.pin_prompt || holds_all()) return {};
+  const bool holds_all = uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens;
+  if (!pinned_.pin_prompt || holds_all) return {};
   const uint32_t after = pinned_after(kv, n_tok);
   const uint32_t most = needs_.pages_per_stream - std::min(needs_.pages_per_stream, pinned_.min_decode_pages);
   if (after <= most) return {};
@@ -50,6 +55,15 @@ uint32_t PinnedPromptPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, ui
   return pinned_.pin_prompt ? std::min(n_left, batch_tokens) : chunk_that_fits(kv, n_left, batch_tokens);
 }
 
+void PinnedPromptPolicy::prompt_end(KvCache& kv, uint32_t first) const {
+  for (uint32_t i = 0; pinned_.stamps && i < kv.shape().n_streams(); ++i) {
+    const StreamView s = kv.stream(i);
+    for (uint32_t row = 0; row < s.n_pages; ++row) {
+      if (s.first_pos[row] + s.len[row] > first) s.stamp[row] = kv.n_tokens();
+    }
+  }
+}
+
 Status read_pinned_prompt(OptionReader& options, bool with_hybrid, PinnedPromptOptions& o) {
   static constexpr const char* kWords[] = {"auto", "error", "extend", "compress", "hybrid"};
   auto overflow = static_cast<uint32_t>(o.overflow);
@@ -61,7 +75,7 @@ Status read_pinned_prompt(OptionReader& options, bool with_hybrid, PinnedPromptO
 
 Status plan_pinned_prompt(const char* policy, const PolicyConfig& config, const PinnedPromptOptions& o,
                           PolicyNeeds& needs) {
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.context_tokens = context_of(config);
   const uint32_t budget = budget_pages(config, needs.context_tokens);
   needs.pages_per_stream = budget;
   if (o.overflow == PromptOverflow::kExtend && config.max_prompt_tokens != 0) {

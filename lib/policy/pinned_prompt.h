@@ -1,6 +1,5 @@
 // Shared code of the policies that pin the prompt and let pages of the answer leave: how much of a stream a prompt may
-// take, what happens to a longer prompt, and how many pages a session needs. A policy derives from PinnedPromptPolicy
-// and decides which page leaves.
+// take, what happens to a longer prompt, and how many pages a session needs.
 #pragma once
 
 #include "policy/options.h"
@@ -16,23 +15,23 @@ struct PinnedPromptOptions {
   bool pin_prompt = true;
   uint32_t min_decode_pages = 4;  // the open page and three sealed pages
   PromptOverflow overflow = PromptOverflow::kAuto;
+  bool stamps = false;  // at its end, the pages of a prompt get the step's stamp
 };
 
 class PinnedPromptPolicy : public Policy {
  public:
+  // `name` is a string literal.
+  PinnedPromptPolicy(const char* name, const PolicyNeeds& needs, const StepRules& rules, float attn_scale,
+                     const PinnedPromptOptions& o)
+      : Policy(needs, rules, attn_scale), name_(name), pinned_(o) {}
+  Policy* copy_to(PolicyStorage& storage) const override;
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
   uint32_t prompt_flags() const override { return pinned_.pin_prompt ? kPagePrompt | kPagePinned : kPagePrompt; }
-  bool can_take_back_prompt() const override { return pinned_.pin_prompt; }
+  bool can_take_back_prompt() const override { return pinned_.pin_prompt || rules_.recalls; }
+  void prompt_end(KvCache& kv, uint32_t first) const override;
 
  protected:
-  // `name` is a string literal.
-  PinnedPromptPolicy(const char* name, const PolicyNeeds& needs, const PinnedPromptOptions& o)
-      : name_(name), pinned_(o) {
-    needs_ = needs;
-  }
-  // True if the table holds the whole context, so that no page ever has to leave.
-  virtual bool holds_all() const { return uint64_t{needs_.pages_per_stream} * kPageTokens >= needs_.context_tokens; }
   // The most pages of any stream that are pinned after a prompt of n_tok more tokens, including those pinned now.
   static uint32_t pinned_after(const KvCache& kv, uint32_t n_tok);
 

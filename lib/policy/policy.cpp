@@ -80,13 +80,27 @@ Status put_prompt_policy(const PolicyConfig& config, PolicyStorage& storage, Pol
 
 }  // namespace
 
-uint32_t Policy::chunk_tokens(const KvCache&, uint32_t n_left, uint32_t batch_tokens) const {
-  return std::min(n_left, batch_tokens);
+Policy::Policy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale)
+    : needs_(needs), rules_(rules), attn_scale_(attn_scale) {
+  needs_.digest = needed_digest(rules);
+  needs_.page_mass = needs_page_mass(rules);
+  needs_.page_lists = rules.selects;
+  needs_.list_per_head = rules.selects && rules.agg == AggMode::kQHead;
+  needs_.sink_query = rules.in_cache_pos;
+}
+
+uint32_t Policy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {
+  if (rules_.victim == VictimRule::kNever) return std::min(n_left, batch_tokens);
+  return chunk_that_fits(kv, n_left, batch_tokens);
+}
+
+uint32_t Policy::in_cache_pos(const KvCache& kv, uint32_t pos) const {
+  return rules_.in_cache_pos ? weir::in_cache_pos(rules_, bounded_stream(kv), pos) : pos;
 }
 
 Status Policy::admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const {
   // The open page, and one that can make room for the next; with recall those that a step must be able to bring back.
-  const uint32_t n_free = std::max(2u, min_unpinned());
+  const uint32_t n_free = std::max(2u, needs_.min_unpinned);
   for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);
     if (kv.window(i) != 0) continue;                                           // pins have no effect there
@@ -129,27 +143,6 @@ uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_toke
 
 namespace {
 
-// What the policy does on the CPU, by what it needs for that, against what a device would do.
-Status check_rules_fit_needs(const char* name, const PolicyNeeds& needs, const StepRules& rules) {
-  using Observe = StepRules::Observe;
-  const bool by_mass = rules.observe == Observe::kStampMass || rules.observe == Observe::kAccumulate;
-  const bool by_digest = rules.selects || rules.observe == Observe::kStampDigest;
-  const struct {
-    bool need, rule;
-    const char* what;
-  } pairs[] = {
-      {needs.page_lists, rules.selects, "the selection of pages"},
-      {needs.sink_query, rules.in_cache_pos, "a query of their own for the first pages"},
-      {needs.page_mass, by_mass, "exact page masses"},
-      {needs.digest != DigestKind::kNone || !by_digest, true, "digests"},
-  };
-  for (const auto& pair : pairs) {
-    if (pair.need == pair.rule) continue;
-    return fail(WEIR_ERR_INTERNAL, "policy %s: its needs and its rules for a step disagree about %s", name, pair.what);
-  }
-  return {};
-}
-
 // What of the needs decides which states a session can be in.
 void add_needs(const PolicyNeeds& needs, NamedValues& effective) {
   effective.add("context_tokens", "%u", needs.context_tokens);
@@ -168,7 +161,6 @@ void add_needs(const PolicyNeeds& needs, NamedValues& effective) {
 
 Status check_rules(const char* name, const Policy& policy) {
   const PolicyNeeds& needs = policy.needs();
-  WEIR_TRY(check_rules_fit_needs(name, needs, policy.step_rules()));
   const uint32_t whole = whole_pages(needs.context_tokens);
   const uint32_t least =
       needs.n_wide_layers != 0 ? std::min(needs.wide_pages, needs.pages_per_stream) : needs.pages_per_stream;

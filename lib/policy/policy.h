@@ -4,24 +4,21 @@
 // another policy; they are listed in prompt_policies.inc.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <new>
 #include <string_view>
 
 #include "core/status.h"
-#include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
 #include "kv/stream_pages.h"
 #include "ops/ops.h"
 #include "ops/step_rules.h"
 #include "policy/options.h"
+#include "policy/rules.h"
 #include "weir/base.h"
 
 namespace weir {
-
-class PageFetcher;
 
 // What a policy is made from. The numbers have been checked: the context is at least 1 token, and budget_tokens is 0 or
 // at least two pages.
@@ -39,7 +36,7 @@ struct PolicyConfig {
   const char* head_file_path = "";
 };
 
-// Filled by the factory: what the plan and the session must provide.
+// What the plan and the session must provide. Filled by the factory, but for the fields that follow from the rules.
 struct PolicyNeeds {
   uint32_t context_tokens = 0;    // most positions
   uint32_t pages_per_stream = 0;  // table capacity
@@ -48,14 +45,17 @@ struct PolicyNeeds {
   // With recall: most pages of a stream in the pool; pages_per_stream is then the context. 0: pages that leave are
   // gone.
   uint32_t recall_slots = 0;
-  bool may_recall = false;   // in a smaller pool it would
-  bool one_pool = false;     // with recall: recall_slots is a mean; see KvShape
-  uint32_t fetch_pages = 0;  // > 0: attention asks for pages, at most this many of a stream at once
+  bool may_recall = false;    // in a smaller pool it would
+  bool one_pool = false;      // with recall: recall_slots is a mean; see KvShape
+  uint32_t fetch_pages = 0;   // > 0: attention asks for pages, at most this many of a stream at once
+  uint32_t min_unpinned = 2;  // slots of a stream that pins of the application must leave
+  // These follow from the rules.
   DigestKind digest = DigestKind::kNone;
   bool page_mass = false;      // exact page masses from attention
-  bool page_lists = false;     // `select` makes lists of pages; masses are then in list order
+  bool page_lists = false;     // a step lists pages; masses are then in list order
   bool list_per_head = false;  // one list per query head instead of one per KV head
-  bool sink_query = false;     // a second query, rotated to in-cache positions, for the first sink_pages rows
+  bool sink_query = false;     // a second query, rotated to in-cache positions, for the first rows
+
   // Number of last query rows of every prompt chunk whose attention observe_prompt observes; kAllRows: all.
   uint32_t prompt_rows = 0;
   bool row_lse = false;        // attention gives the log-sum-exp of every row; said by the session's plan
@@ -69,46 +69,6 @@ struct PolicyNeeds {
   // Prompts must be reduced to prompt_pages by a prompt policy, even if the caller named none.
   bool prompt_policy = false;
   static constexpr uint32_t kAllRows = UINT32_MAX;
-};
-
-// When Policy::victim is asked.
-enum class Phase : uint8_t { kPrompt, kPromptEnd, kDecode };
-
-struct RoomArgs {
-  Phase phase = Phase::kDecode;
-  uint32_t pos = 0;      // position of the first token that will be appended
-  uint32_t opens = 0;    // pages that the coming tokens will open
-  bool is_full = false;  // the stream has too few free rows for them, or with recall too few free slots
-  uint32_t stream = 0;   // index of the stream, layer * n_kv_heads + KV head
-};
-
-// Pages to attend; see AttnPagedArgs. Null: all.
-struct PageLists {
-  const uint32_t* select = nullptr;
-  const uint32_t* n_select = nullptr;
-  AttnStop stop = {};  // with microbatch > 0 attention stops by itself; afterwards the lists hold what it attended
-  PageSource* source = nullptr;  // with `stop`: where listed pages come from that are not in the pool
-};
-
-struct SelectArgs {
-  uint32_t layer;
-  uint32_t n_heads;
-  const float* q;                  // [n_heads, head_dim] rotated query of the step
-  float* page_score;               // scratch [n_heads, capacity of the layer]
-  uint32_t* select;                // out: the lists, [n_heads, capacity]
-  uint32_t* n_select;              // [n_heads]
-  ColdPages* cold;                 // with needs().recall_slots
-  PageFetcher* fetcher = nullptr;  // with needs().fetch_pages
-};
-
-struct ObserveArgs {
-  uint32_t layer;
-  uint32_t n_heads;
-  const float* q;          // [n_heads, head_dim] rotated query of the step
-  const float* page_mass;  // [n_heads, capacity] exact masses in list order, with needs().page_mass
-  float* page_score;       // scratch of the same shape, with needs().digest
-  PageLists lists;         // from `select`
-  uint32_t now;            // number of tokens, including the current one
 };
 
 struct ObservePromptArgs {
@@ -126,67 +86,84 @@ struct ObservePromptArgs {
 
 struct PolicyStorage;
 
+// What happens in a decode step is what the rules say (policy/rules.h), here and in the kernels of devices. A class of
+// its own is for a policy that treats prompts or pins in its own way.
 class Policy {
  public:
   virtual ~Policy() = default;
   const PolicyNeeds& needs() const { return needs_; }
+  const StepRules& step_rules() const { return rules_; }
   // A policy that decides as this one does, in the storage of another session.
   virtual Policy* copy_to(PolicyStorage& storage) const = 0;
 
-  // Asked before a prompt of n_tok tokens changes anything: can the session take it? The error says how many tokens it
-  // could take, or how many pages are missing.
-  virtual Status admit_prompt(const KvCache& kv, uint32_t n_tok) const = 0;
+  // Asked before a prompt of n_tok tokens, which the context has room for, changes anything: can the session take it?
+  // The error says how many tokens it could take, or how many pages are missing.
+  virtual Status admit_prompt(const KvCache&, [[maybe_unused]] uint32_t n_tok) const { return {}; }
   // Tokens of the next prefill chunk, 1..n_left; `batch_tokens` is the workspace's limit.
   virtual uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const;
   // The row that must leave stream `s` before tokens are appended, or kNone. Asked before every chunk, before every
   // step and after a prompt, and each time again until it returns kNone.
-  virtual uint32_t victim(const StreamView& s, const RoomArgs& room) const = 0;
+  virtual uint32_t victim(const StreamView& s, const RoomArgs& room) const { return choose_victim(rules_, s, room); }
   // Flags of the pages that hold prompt tokens.
   virtual uint32_t prompt_flags() const { return kPagePrompt; }
   // True if a prompt can be taken back even when pages have left during the call, as long as none of them was a prompt
   // page.
-  virtual bool can_take_back_prompt() const { return false; }
-  // Slots of a stream that pins of the application must leave.
-  virtual uint32_t min_unpinned() const { return 2; }
+  virtual bool can_take_back_prompt() const { return true; }
   // Number of first rows that never leave, whatever their flags.
-  virtual uint32_t n_front_rows() const { return 0; }
+  uint32_t n_front_rows() const { return front_rows(rules_); }
   // Asked before the application pins the positions [first, end): can enough pages still leave?
   virtual Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const;
   // In-cache position of the query at `pos` (only with needs().sink_query).
-  virtual uint32_t in_cache_pos(const KvCache&, uint32_t pos) const { return pos; }
+  uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const;
   // Selects the pages that a decode step attends in one layer; leaves `lists` unchanged when it attends all.
-  virtual Status select(OpContext&, const OpTable&, KvCache&, const SelectArgs&,
-                        [[maybe_unused]] PageLists& lists) const {
-    return {};
+  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const {
+    return select_pages(rules_, attn_scale_, cx, ops, kv, a, lists);
   }
   // Called after the attention of one layer in a decode step.
-  virtual Status observe(OpContext&, const OpTable&, KvCache&, const ObserveArgs&) const { return {}; }
+  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const {
+    return observe_pages(rules_, attn_scale_, cx, ops, kv, a);
+  }
   // Called after the attention of one layer over a prompt chunk (only with needs().prompt_rows).
   virtual Status observe_prompt(OpContext&, const OpTable&, KvCache&, const ObservePromptArgs&) const { return {}; }
   // With needs().history: what attention among n tokens behind the sinks may cost, and its rules.
   virtual HistorySize history_size([[maybe_unused]] uint32_t n) const { return {}; }
   virtual HistoryRules history_rules() const { return {}; }
-  // What victim, select and observe do in a decode step, for devices that keep the tables themselves; and which tokens
-  // attention is restricted to, for all backends.
-  virtual StepRules step_rules() const = 0;
   // Called after the last chunk of a prompt whose first token is at position `first`, and after the evictions of
   // Phase::kPromptEnd.
   virtual void prompt_end(KvCache&, [[maybe_unused]] uint32_t first) const {}
 
-  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kNone = kNoRow;
 
  protected:
+  Policy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale);
+
   PolicyNeeds needs_;
+  StepRules rules_;
+  float attn_scale_;
 };
 
 // Memory for a policy object and a prompt policy before it, so that neither plans nor sessions allocate for them; and
 // what a saved session must have in common with one that it is restored into: name, sizes, and every option with the
 // value that it came to have.
 struct PolicyStorage {
-  alignas(16) std::byte bytes[256];
-  alignas(16) std::byte prompt_bytes[256];
+  alignas(16) std::byte bytes[336];
+  alignas(16) std::byte prompt_bytes[336];
   StreamWindows windows;  // streams that the policy does not rule
   NamedValues effective;
+};
+
+// Puts a policy into a session's storage.
+template <class P, class... Args>
+void put_policy(PolicyStorage& storage, Policy*& out, const Args&... args) {
+  static_assert(sizeof(P) <= sizeof(storage.bytes));
+  out = new (storage.bytes) P(args...);
+}
+
+// A policy that is nothing but its rules.
+class RulesPolicy final : public Policy {
+ public:
+  RulesPolicy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale) : Policy(needs, rules, attn_scale) {}
+  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) RulesPolicy(*this); }
 };
 
 // Builds the policy `name` (null: dense) in `storage`, behind the prompt policy that the option "prompt" names, and
@@ -197,14 +174,17 @@ Status make_policy(const char* name, const PolicyConfig& config, PolicyStorage& 
 // null behind the last
 const char* policy_name(uint32_t index);
 
-// Devices follow a policy's rules without asking the policy. If no page leaves by the rules, the tables must hold the
-// whole context; and the rules must do what the needs are for. WEIR_ERR_INTERNAL otherwise. make_policy checks every
-// policy.
+// If no page leaves by the rules, the tables must hold the whole context. WEIR_ERR_INTERNAL otherwise. make_policy
+// checks every policy.
 Status check_rules(const char* name, const Policy& policy);
 
 // Pages of a budget, rounded down, and not more than the context needs (docs/algorithms.md, "Budgets").
 uint32_t budget_pages(const PolicyConfig& config, uint32_t context_tokens);
 inline uint32_t whole_pages(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+// The context of a session.
+inline uint32_t context_of(const PolicyConfig& config) {
+  return config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+}
 
 // A stream of a layer that the policy rules; if there is none, the layer's first.
 inline uint32_t ruled_stream(const KvCache& kv, uint32_t layer) {
@@ -218,9 +198,6 @@ inline uint32_t ruled_stream(const KvCache& kv, uint32_t layer) {
 // A stream that stands for all that the budget and the policy rule.
 inline StreamView bounded_stream(const KvCache& kv) { return kv.stream(kv.shape().last_ruled_stream()); }
 
-// True for an open page that still takes tokens; such a page never leaves.
-inline bool is_filling(const StreamView& s, uint32_t row) { return row + 1 == s.n_pages && s.len[row] < kPageTokens; }
-
 // Number of pages that a stream can open at once if every page leaves that may.
 uint32_t room_of(const StreamView& s, uint32_t n_front_rows);
 
@@ -228,21 +205,5 @@ uint32_t room_of(const StreamView& s, uint32_t n_front_rows);
 // without evictions, it is as long as the caller allows; else it opens at most a quarter of the table's pages, so that
 // neither its own first pages leave nor those that its rows need most.
 uint32_t chunk_that_fits(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens);
-
-// A page's score; NaN counts as -inf (docs/algorithms.md, "Ties and determinism").
-inline float score_of(const StreamView& s, uint32_t row) {
-  return std::isnan(s.last_score[row]) ? -INFINITY : s.last_score[row];
-}
-
-// The row with the lowest value(row) among the unpinned rows before `end`, of equals the older one; kNone if there is
-// none. The last row is never one of them.
-template <class F>
-uint32_t lowest_row(const StreamView& s, uint32_t end, const F& value) {
-  uint32_t best = Policy::kNone;
-  for (uint32_t row = 0; row < end && row + 1 < s.n_pages; ++row) {
-    if ((s.flags[row] & kPageStays) == 0 && (best == Policy::kNone || value(row) < value(best))) best = row;
-  }
-  return best;
-}
 
 }  // namespace weir

@@ -8,9 +8,7 @@
 // and no page that is not full counts as the least; with bound=true it stops only when the digests prove that enough
 // was seen. docs/papers.md has the measurements.
 #include <algorithm>
-#include <new>
 
-#include "policy/page_fetcher.h"
 #include "policy/recall.h"
 
 namespace weir {
@@ -35,117 +33,33 @@ struct StopOptions {
 // never leave.
 constexpr uint32_t min_slots(uint32_t microbatch, uint32_t sinks) { return 2 * microbatch + 1 + sinks; }
 
-class PsaPolicy final : public Policy {
- public:
-  PsaPolicy(const PolicyNeeds& needs, const SelectionOptions& selection, const StopOptions& o, float scale)
-      : selection_(selection), o_(o), attn_scale_(scale) {
-    needs_ = needs;
-    // What is wanted whole, before attention, by steps that do not stop.
-    whole_.selection = selection;
-    whole_.from = o.max_pages - 1;
-    whole_.pages = 0;
-    whole_.attend_top = 1;
-  }
-  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) PsaPolicy(*this); }
+// A step that does not stop wants all that it attends at once, before attention.
+RecallOptions whole_recall(const SelectionOptions& selection, const StopOptions& o) {
+  RecallOptions whole;
+  whole.selection = selection;
+  whole.from = o.max_pages - 1;
+  whole.pages = 0;
+  whole.attend_top = 1;
+  return whole;
+}
 
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
-  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
-    return recalls() ? chunk_that_fits(kv, n_left, batch_tokens) : std::min(n_left, batch_tokens);
+StepRules rules_of(const PolicyNeeds& needs, const SelectionOptions& selection, const StopOptions& o, bool selects) {
+  StepRules rules;
+  if (needs.recall_slots != 0) {
+    set_recall(rules, needs, whole_recall(selection, o));
+  } else {
+    set_selection(rules, selection, selects, o.max_pages, 0);
+    // With at most this many pages all are attended, whatever the estimates.
+    rules.select_above_pages = o.stops() ? std::min(o.microbatch, o.max_pages) : o.max_pages;
   }
-  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    return recalls() ? recall_victim(s, room, whole_) : kNone;
-  }
-  bool can_take_back_prompt() const override { return true; }
-  uint32_t n_front_rows() const override { return selection_.sink_pages; }
-  uint32_t min_unpinned() const override { return recalls() && stops() ? min_slots(o_.microbatch, 0) : 2; }
-
-  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
-    const KvView view = kv.view(a.layer);
-    const uint32_t most = *std::max_element(view.n_pages, view.n_pages + view.n_kv_heads);
-    if (recalls() && !stops()) return select_with_recall(cx, ops, kv, a, whole_, attn_scale_, lists);
-    if (recalls() && most <= whole_below()) {
-      bring_whole_tables(kv, a, lists);
-      return {};
-    }
-    if (a.layer < selection_.skip_layers || most <= whole_below()) return {};
-    WEIR_TRY(select_pages(cx, ops, kv, a, selection_, attn_scale_, o_.max_pages, 0, lists));
-    if (!stops()) return {};
-    if (recalls()) {
-      drop_lost(kv, a);
-      lists.source = start_fetching(kv, a);
-    }
-    lists.stop.rank = kv.last_scores(a.layer);
-    lists.stop.flags = kv.flags(a.layer);
-    lists.stop.bound = o_.bound ? a.page_score : nullptr;
-    lists.stop.n_sink_pages = selection_.sink_pages;
-    lists.stop.microbatch = o_.microbatch;
-    lists.stop.eps = o_.eps;
-    lists.stop.quiet_pages = o_.quiet_pages;
-    lists.stop.quiet_share = o_.quiet_share;
-    return {};
-  }
-
-  StepRules step_rules() const override {
-    StepRules rules;
-    if (recalls()) {
-      set_recall(rules, needs_, whole_);
-      if (stops()) set_stop(rules);
-      return rules;
-    }
-    set_selection(rules, selection_, needs_.page_lists, o_.max_pages, 0);
-    rules.select_above_pages = whole_below();
-    if (needs_.page_lists && stops()) set_stop(rules);
-    return rules;
-  }
-
- private:
-  void set_stop(StepRules& rules) const {
-    rules.stop_microbatch = o_.microbatch;
-    rules.stop_eps = o_.eps;
-    rules.stop_by_bounds = o_.bound;
-    rules.stop_quiet_pages = o_.quiet_pages;
-    rules.stop_quiet_share = o_.quiet_share;
-  }
-
-  PageSource* start_fetching(KvCache& kv, const SelectArgs& a) const {
-    return a.fetcher->start(kv, *a.cold, a.layer, kv.n_tokens() + 1, selection_.sink_pages);
-  }
-
-  // Brings the pages of a layer whose tables have at most a microbatch each. Lists are made only if pages are lost.
-  void bring_whole_tables(KvCache& kv, const SelectArgs& a, PageLists& lists) const {
-    PageSource* source = start_fetching(kv, a);
-    bool all = true;
-    for (uint32_t i = 0; i < kv.shape().n_kv_heads; ++i) {
-      const StreamView s = kv.stream(a.layer * kv.shape().n_kv_heads + i);
-      uint32_t* list = a.select + size_t{i} * s.capacity;
-      for (uint32_t row = 0; row < s.n_pages; ++row) list[row] = row;
-      a.n_select[i] = source->load(i, list, source->want(i, list, s.n_pages, nullptr, 0));
-      all &= a.n_select[i] == s.n_pages;
-    }
-    for (uint32_t i = 0; i < kv.shape().n_kv_heads; ++i) source->settle(i);
-    if (!all) lists = {a.select, a.n_select};
-  }
-
-  // Pages that are lost are not listed.
-  static void drop_lost(const KvCache& kv, const SelectArgs& a) {
-    for (uint32_t i = 0; i < kv.shape().n_kv_heads; ++i) {
-      const StreamView s = kv.stream(a.layer * kv.shape().n_kv_heads + i);
-      uint32_t* list = a.select + size_t{i} * s.capacity;
-      const uint32_t* end = std::remove_if(list, list + a.n_select[i], [&](uint32_t row) { return s.is_lost(row); });
-      a.n_select[i] = static_cast<uint32_t>(end - list);
-    }
-  }
-
-  bool recalls() const { return needs_.recall_slots != 0; }
-  bool stops() const { return o_.stops(); }
-  // With at most this many pages all are attended, whatever the estimates.
-  uint32_t whole_below() const { return stops() ? std::min(o_.microbatch, o_.max_pages) : o_.max_pages; }
-
-  SelectionOptions selection_;
-  StopOptions o_;
-  RecallOptions whole_;
-  float attn_scale_;
-};
+  if (!selects || !o.stops()) return rules;
+  rules.stop_microbatch = o.microbatch;
+  rules.stop_eps = o.eps;
+  rules.stop_by_bounds = o.bound;
+  rules.stop_quiet_pages = o.quiet_pages;
+  rules.stop_quiet_share = o.quiet_share;
+  return rules;
+}
 
 // The microbatch must fit under the cap, and the pages that are always taken into it.
 Status check_cap(const SelectionOptions& selection, const StopOptions& o, bool has_microbatch) {
@@ -223,7 +137,7 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   SelectionOptions selection;
   StopOptions o;
   PolicyNeeds needs;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.context_tokens = context_of(config);
   needs.pages_per_stream = whole_pages(needs.context_tokens);
   OptionReader options("psa", config.options);
   const uint32_t n_slots = budget_pages(config, needs.context_tokens);
@@ -253,13 +167,10 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
     needs.recall_slots = n_slots;
     needs.fetch_pages = o.microbatch;
     needs.one_pool = o.one_pool != 0;
+    if (o.stops()) needs.min_unpinned = min_slots(o.microbatch, 0);
   }
-  if (caps || needs.recall_slots != 0 || (o.stops() && o.microbatch < needs.pages_per_stream)) {
-    needs.digest = selection.digest;
-    needs.page_lists = true;
-  }
-  static_assert(sizeof(PsaPolicy) <= sizeof(storage.bytes));
-  out = new (storage.bytes) PsaPolicy(needs, selection, o, config.attn_scale);
+  const bool selects = caps || recalls || (o.stops() && o.microbatch < needs.pages_per_stream);
+  put_policy<RulesPolicy>(storage, out, needs, rules_of(needs, selection, o, selects), config.attn_scale);
   return {};
 }
 

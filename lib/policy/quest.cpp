@@ -6,57 +6,17 @@
 // so is the first page; the query heads of a group share one list, which ranks pages by the best estimate of any head.
 // With agg=qhead each head has a list of its own, as in the paper; docs/papers.md has the measurements.
 #include <algorithm>
-#include <new>
 
 #include "policy/selection.h"
 
 namespace weir {
-namespace {
-
-class QuestPolicy final : public Policy {
- public:
-  QuestPolicy(const PolicyNeeds& needs, const SelectionOptions& o, uint32_t budget, uint32_t dense_pages, float scale)
-      : o_(o), budget_(budget), dense_pages_(dense_pages), attn_scale_(scale) {
-    needs_ = needs;
-  }
-  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) QuestPolicy(*this); }
-
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // checked against the context already
-  uint32_t victim(const StreamView&, const RoomArgs&) const override { return kNone; }
-  bool can_take_back_prompt() const override { return true; }
-  uint32_t n_front_rows() const override { return o_.sink_pages; }
-
-  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
-    const KvView view = kv.view(a.layer);
-    // Behind a prompt policy the streams of a layer may hold different pages, so the one with the most pages counts.
-    const uint32_t most = *std::max_element(view.n_pages, view.n_pages + view.n_kv_heads);
-    if (a.layer < o_.skip_layers || most <= std::max(budget_, dense_pages_)) return {};
-    return select_pages(cx, ops, kv, a, o_, attn_scale_, budget_, 0, lists);
-  }
-
-  StepRules step_rules() const override {
-    StepRules rules;
-    set_selection(rules, o_, needs_.page_lists, budget_, 0);
-    rules.select_above_pages = std::max(budget_, dense_pages_);
-    return rules;
-  }
-
- private:
-  SelectionOptions o_;
-  uint32_t budget_;       // pages attended
-  uint32_t dense_pages_;  // with at most this many pages all are attended
-  float attn_scale_;
-};
-
-}  // namespace
-
 Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   SelectionOptions o;
   uint32_t min_pages = 2;  // the paper's evaluation used 3
   uint32_t dense_tokens = 0;
   OptionReader options("quest", config.options);
   PolicyNeeds needs;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.context_tokens = context_of(config);
   needs.pages_per_stream = whole_pages(needs.context_tokens);
   const uint32_t attended =
       std::max(options.peek_u32("min_pages", min_pages), budget_pages(config, needs.context_tokens));
@@ -70,13 +30,10 @@ Status make_quest(const PolicyConfig& config, PolicyStorage& storage, Policy*& o
     return fail(WEIR_ERR_BUDGET, "policy quest with sink_pages=%u needs a budget of at least %u tokens, not %u",
                 o.sink_pages, (o.sink_pages + 2) * kPageTokens, config.budget_tokens);
   }
-  if (budget < needs.pages_per_stream) {
-    needs.digest = o.digest;
-    needs.page_lists = true;
-    needs.list_per_head = o.agg == AggMode::kQHead;
-  }
-  static_assert(sizeof(QuestPolicy) <= sizeof(storage.bytes));
-  out = new (storage.bytes) QuestPolicy(needs, o, budget, dense_tokens / kPageTokens, config.attn_scale);
+  StepRules rules;
+  set_selection(rules, o, budget < needs.pages_per_stream, budget, 0);
+  rules.select_above_pages = std::max(budget, dense_tokens / kPageTokens);  // with at most so many all are attended
+  put_policy<RulesPolicy>(storage, out, needs, rules, config.attn_scale);
   return {};
 }
 

@@ -5,38 +5,9 @@
 // reasoning; docs/algorithms.md, "Random".
 // Differs from the paper: pages instead of tokens, and the page that was filled last stays. Which page leaves depends
 // only on the seed, the stream and positions, so it is the same on every device and in every run.
-#include <new>
-
 #include "policy/pinned_prompt.h"
 
 namespace weir {
-namespace {
-
-class RandomPolicy final : public PinnedPromptPolicy {
- public:
-  RandomPolicy(const PolicyNeeds& needs, const PinnedPromptOptions& o, uint32_t seed)
-      : PinnedPromptPolicy("random", needs, o), seed_(seed) {}
-  Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) RandomPolicy(*this); }
-
-  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    if (!room.is_full) return kNone;
-    return lowest_row(s, s.n_pages,
-                      [&](uint32_t row) { return random_order(seed_, room.stream, room.pos, s.first_pos[row]); });
-  }
-
-  StepRules step_rules() const override {
-    StepRules rules;
-    rules.victim = VictimRule::kRandom;
-    rules.seed = seed_;
-    return rules;
-  }
-
- private:
-  uint32_t seed_;
-};
-
-}  // namespace
-
 Status make_random(const PolicyConfig& config, PolicyStorage& storage, Policy*& out) {
   PinnedPromptOptions o;
   uint32_t seed = 1;
@@ -47,8 +18,10 @@ Status make_random(const PolicyConfig& config, PolicyStorage& storage, Policy*& 
   WEIR_TRY(options.finish());
   PolicyNeeds needs;
   WEIR_TRY(plan_pinned_prompt("random", config, o, needs));
-  static_assert(sizeof(RandomPolicy) <= sizeof(storage.bytes));
-  out = new (storage.bytes) RandomPolicy(needs, o, seed);
+  StepRules rules;
+  rules.victim = VictimRule::kRandom;
+  rules.seed = seed;
+  put_policy<PinnedPromptPolicy>(storage, out, "random", needs, rules, config.attn_scale, o);
   return {};
 }
 

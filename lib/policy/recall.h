@@ -1,8 +1,7 @@
-// Shared code of the policies that recall pages: their options, what these need, and a decode step's part before
-// attention. Each step estimates all sealed pages. The best of them, and the open page, are wanted; wanted pages that
-// are cold come back before the step attends, over the pages of least (stamp, score, row) that are not wanted. The
-// policy says what a stamp is. Only the first pages (selection.sink_pages), which are always wanted, and pins of the
-// application hold pages in the pool.
+// Options of the policies that recall pages, and the rules that follow from them. Each step estimates all sealed pages.
+// The best of them, and the open page, are wanted; wanted pages that are cold come back before the step attends, over
+// the pages of least (stamp, score, row) that are not wanted. The policy says what a stamp is. Only the first pages
+// (selection.sink_pages), which are always wanted, and pins of the application hold pages in the pool.
 // docs/algorithms.md, "ArkVale" and "Recall by other policies".
 #pragma once
 
@@ -29,16 +28,8 @@ struct RecallOptions {
   uint32_t prompt_slots = 0;
 };
 
-// Slots that pins must leave a stream: for what a step wants but the first pages, which are counted with the pins, what
-// is protected, and the open page.
-constexpr uint32_t min_unpinned(const RecallOptions& o) {
-  return o.from - std::min(o.from, o.selection.sink_pages) + o.protect + 1;
-}
-
 // Pages of a stream's pool under the budget.
-inline uint32_t recall_slots(const PolicyConfig& config) {
-  return budget_pages(config, config.context_tokens != 0 ? config.context_tokens : config.trained_tokens);
-}
+inline uint32_t recall_slots(const PolicyConfig& config) { return budget_pages(config, context_of(config)); }
 // The newest pages that are protected unless the options say otherwise.
 constexpr uint32_t default_protect(uint32_t n_slots) { return std::min(2u, n_slots / 8); }
 
@@ -46,24 +37,10 @@ constexpr uint32_t default_protect(uint32_t n_slots) { return std::min(2u, n_slo
 Status read_recall(const PolicyConfig& config, OptionReader& options, RecallOptions& o);
 // For a policy that could recall pages and does not: these options contradict recall=off.
 Status refuse_recall_options(const OptionReader& options);
-// Fills in context, tables, slots, digests and lists. `policy` is a name.
+// Fills in context, tables and slots. `policy` is a name.
 Status plan_recall(const char* policy, const PolicyConfig& config, const RecallOptions& o, PolicyNeeds& needs);
 
 // Writes the options to a policy's rules.
 void set_recall(StepRules& rules, const PolicyNeeds& needs, const RecallOptions& o);
-
-// The sealed pages of prompts and of the answer (o.prompt_slots > 0): how many are wanted of each, and how many slots
-// prompt pages may hold.
-struct RecallParts {
-  uint32_t prompt_slots, wanted_prompt, wanted_answer;
-};
-RecallParts recall_parts(const StreamView& s, const RecallOptions& o);
-
-// The page that becomes cold before tokens are appended, or Policy::kNone.
-uint32_t recall_victim(const StreamView& s, const RoomArgs& room, const RecallOptions& o);
-// Makes the wanted pages of a layer resident, as far as o.pages allows, and lists the pages to attend; `lists` stay as
-// they are if these are all.
-Status select_with_recall(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const RecallOptions& o,
-                          float scale, PageLists& lists);
 
 }  // namespace weir

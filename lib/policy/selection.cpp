@@ -36,6 +36,7 @@ Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions
 void set_selection(StepRules& rules, const SelectionOptions& o, bool selects, uint32_t budget,
                    uint32_t candidate_flags) {
   rules.selects = selects;
+  if (selects) rules.digest = o.digest;
   rules.agg = o.agg;
   rules.spread = o.spread;
   rules.select_budget = budget;
@@ -43,30 +44,6 @@ void set_selection(StepRules& rules, const SelectionOptions& o, bool selects, ui
   rules.sink_pages = o.sink_pages;
   rules.select_from_layer = o.skip_layers;
   rules.select_above_pages = budget;
-}
-
-Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o,
-                    float scale, uint32_t budget, uint32_t candidate_flags, PageLists& lists) {
-  const KvView view = kv.view(a.layer);
-  WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, o.spread}));
-  PageSelectArgs select = {};
-  select.score = a.page_score;
-  select.group_score = kv.last_scores(a.layer);
-  select.select = a.select;
-  select.n_select = a.n_select;
-  select.flags = kv.flags(a.layer);
-  select.n_pages = view.n_pages;
-  select.capacity = view.capacity;
-  select.n_heads = a.n_heads;
-  select.n_kv_heads = view.n_kv_heads;
-  select.scale = scale;
-  select.agg = o.agg;
-  select.budget = budget;
-  select.candidate_flags = candidate_flags;
-  select.n_sink_pages = o.sink_pages;
-  WEIR_TRY(ops.page_select(cx, select));
-  lists = {a.select, a.n_select};
-  return {};
 }
 
 }  // namespace weir

@@ -32,9 +32,4 @@ Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions
 void set_selection(StepRules& rules, const SelectionOptions& o, bool selects, uint32_t budget,
                    uint32_t candidate_flags);
 
-// Makes the lists of one layer: the `budget` best of the pages with `candidate_flags` (0: of all pages), and all other
-// pages. `scale` is that of the logits.
-Status select_pages(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, const SelectionOptions& o,
-                    float scale, uint32_t budget, uint32_t candidate_flags, PageLists& lists);
-
 }  // namespace weir

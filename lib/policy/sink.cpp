@@ -6,7 +6,6 @@
 // either side (exact_mask hides them); and positions in the cache come from a second rotation of the query, for the
 // sink pages, not from rotating the keys again (docs/algorithms.md, "Positions when pages leave").
 #include <algorithm>
-#include <new>
 
 #include "policy/options.h"
 #include "policy/policy.h"
@@ -27,13 +26,9 @@ struct SinkOptions {
 
 class SinkPolicy final : public Policy {
  public:
-  SinkPolicy(const PolicyNeeds& needs, const SinkOptions& o)
-      : o_(o), sink_pages_((o.n_sink + kPageTokens - 1) / kPageTokens) {
-    needs_ = needs;
-  }
+  SinkPolicy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale) : Policy(needs, rules, attn_scale) {}
   Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) SinkPolicy(*this); }
-
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: the middle leaves
+  bool can_take_back_prompt() const override { return false; }  // its middle leaves
 
   // Pages that the chunk's first rows must see may not leave for the chunk: with a mask these are the whole window;
   // without one the chunk may open a quarter of the window's pages, at least one.
@@ -43,61 +38,39 @@ class SinkPolicy final : public Policy {
     const uint32_t in_page = kv.n_tokens() % kPageTokens;
     const StreamView s = bounded_stream(kv);
     if (s.n_pages + kv.pages_to_open(want) <= cap) return want;
-    const uint32_t window_pages = cap - sink_pages_;
-    const uint32_t kept =
-        o_.exact_mask ? (o_.window - 1 + kPageTokens - 1) / kPageTokens : window_pages - std::max(1u, window_pages / 4);
+    const uint32_t window_pages = cap - rules_.front_rows;
+    const uint32_t kept = rules_.scope.window != 0 ? (rules_.scope.window - 1 + kPageTokens - 1) / kPageTokens
+                                                   : window_pages - std::max(1u, window_pages / 4);
     const uint32_t pages = std::max(1u, window_pages > kept ? window_pages - kept : 1u);
     return std::min(want, pages * kPageTokens - in_page);
   }
 
-  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    uint32_t row = sink_pages_;
-    while (row < s.n_pages && (s.flags[row] & kPageStays) != 0) ++row;
-    if (row >= s.n_pages) return kNone;
-    const bool past_window = o_.window != 0 && row + 1 < s.n_pages &&
-                             uint64_t{s.first_pos[row]} + s.len[row] + o_.window <= uint64_t{room.pos} + 1;
-    return room.is_full || past_window ? row : kNone;
-  }
-
-  uint32_t n_front_rows() const override { return sink_pages_; }
-
   // With positions in the cache there are two shifts, one for the sinks and one for the window; a pinned page between
   // them would need a third.
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
-    if (o_.in_cache)
+    if (rules_.in_cache_pos)
       return fail(WEIR_ERR_UNSUPPORTED, "policy sink cannot pin with positions=incache; positions=abs can");
     return Policy::admit_pin(kv, first, end);
   }
-
-  StepRules step_rules() const override {
-    StepRules rules;
-    rules.victim = VictimRule::kWindow;
-    rules.front_rows = sink_pages_;
-    rules.window_tokens = o_.window;
-    rules.in_cache_pos = o_.in_cache;
-    // With no sinks and a window of one token this is 0, which means another rule. That does no harm: without sinks no
-    // row uses the position.
-    rules.in_cache_limit = o_.exact_mask ? o_.n_sink + o_.window - 1 : 0;
-    rules.scope.n_sink_pages = o_.in_cache ? sink_pages_ : 0;
-    if (o_.exact_mask) {
-      rules.scope.n_sink = o_.n_sink;
-      rules.scope.window = o_.window;
-    }
-    return rules;
-  }
-
-  // Number of tokens before this one that are resident (with a mask: visible): the sinks, then the window, no gap.
-  uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override {
-    if (o_.exact_mask) return std::min<uint64_t>(pos, uint64_t{o_.n_sink} + o_.window - 1) & UINT32_MAX;
-    const StreamView s = bounded_stream(kv);
-    if (s.n_pages <= sink_pages_) return pos;
-    return pos - (s.first_pos[sink_pages_] - sink_pages_ * kPageTokens);
-  }
-
- private:
-  SinkOptions o_;
-  uint32_t sink_pages_;
 };
+
+// The query's position in the cache is the number of tokens before it that are resident, with a mask: visible.
+StepRules rules_of(const SinkOptions& o) {
+  StepRules rules;
+  rules.victim = VictimRule::kWindow;
+  rules.front_rows = whole_pages(o.n_sink);
+  rules.window_tokens = o.window;
+  rules.in_cache_pos = o.in_cache;
+  // With no sinks and a window of one token this is 0, which means another rule. That does no harm: without sinks no
+  // row uses the position.
+  rules.in_cache_limit = o.exact_mask ? o.n_sink + o.window - 1 : 0;
+  rules.scope.n_sink_pages = o.in_cache ? rules.front_rows : 0;
+  if (o.exact_mask) {
+    rules.scope.n_sink = o.n_sink;
+    rules.scope.window = o.window;
+  }
+  return rules;
+}
 
 }  // namespace
 
@@ -114,7 +87,7 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   o.in_cache = mode == 1;
 
   PolicyNeeds needs;
-  const uint32_t sink_pages = (o.n_sink + kPageTokens - 1) / kPageTokens;
+  const uint32_t sink_pages = whole_pages(o.n_sink);
   const bool endless = o.in_cache && config.context_tokens == 0 && config.budget_tokens != 0;
   needs.context_tokens = config.context_tokens != 0 ? config.context_tokens
                          : endless                  ? kEndlessTokens
@@ -123,7 +96,6 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   needs.pages_per_stream = endless ? std::min(budget_pages(config, needs.context_tokens),
                                               std::max(config.trained_tokens / kPageTokens, sink_pages + 2))
                                    : budget_pages(config, needs.context_tokens);
-  needs.sink_query = o.in_cache;
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
   // Beside the sinks there must be one page of the window, and the page that is being filled.
   if (!holds_all && needs.pages_per_stream < sink_pages + 2) {
@@ -139,8 +111,7 @@ Status make_sink(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
     return fail(WEIR_ERR_BUDGET, "policy sink with window=%u needs a budget of at least %u tokens, not %u", o.window,
                 (sink_pages + (o.window - 1 + kPageTokens - 1) / kPageTokens + 1) * kPageTokens, config.budget_tokens);
   }
-  static_assert(sizeof(SinkPolicy) <= sizeof(storage.bytes));
-  out = new (storage.bytes) SinkPolicy(needs, o);
+  put_policy<SinkPolicy>(storage, out, needs, rules_of(o), config.attn_scale);
   return {};
 }
 

@@ -24,31 +24,20 @@ struct SnapKvOptions {
 
 class SnapKvPolicy final : public Policy {
  public:
-  SnapKvPolicy(Policy& next, const PolicyNeeds& needs, const SnapKvOptions& o, float scale)
-      : next_(next), o_(o), attn_scale_(scale) {
-    needs_ = needs;
-  }
+  SnapKvPolicy(Policy& next, const PolicyNeeds& needs, const SnapKvOptions& o, float attn_scale)
+      : Policy(needs, next.step_rules(), attn_scale), next_(next), o_(o) {}
   ~SnapKvPolicy() override { next_.~Policy(); }
   SnapKvPolicy(const SnapKvPolicy&) = delete;
   SnapKvPolicy& operator=(const SnapKvPolicy&) = delete;
   Policy* copy_to(PolicyStorage& storage) const override;
 
   Status admit_prompt(const KvCache& kv, uint32_t n_tok) const override;
-  uint32_t n_front_rows() const override { return next_.n_front_rows(); }
   bool can_take_back_prompt() const override { return next_.can_take_back_prompt(); }
   Status admit_pin(const KvCache& kv, uint32_t first, uint32_t end) const override {
     return next_.admit_pin(kv, first, end);
   }
-  uint32_t in_cache_pos(const KvCache& kv, uint32_t pos) const override { return next_.in_cache_pos(kv, pos); }
-  StepRules step_rules() const override { return next_.step_rules(); }
   // Prompt pages are pinned at the end of the prompt, when it is known which ones stay.
   uint32_t prompt_flags() const override { return next_.prompt_flags() & ~kPagePinned; }
-  Status select(OpContext& cx, const OpTable& ops, KvCache& kv, const SelectArgs& a, PageLists& lists) const override {
-    return next_.select(cx, ops, kv, a, lists);
-  }
-  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
-    return next_.observe(cx, ops, kv, a);
-  }
 
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override;
   uint32_t victim(const StreamView& s, const RoomArgs& room) const override;
@@ -90,7 +79,6 @@ class SnapKvPolicy final : public Policy {
 
   Policy& next_;
   SnapKvOptions o_;
-  float attn_scale_;
 };
 
 // Reads the options that all of these prompt policies have, and checks them; `options` has read all others. `needs`:

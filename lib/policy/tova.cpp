@@ -7,8 +7,6 @@
 // cache is full; here a page must leave once in 16 tokens. decide=page asks only the latest query. With decide=token
 // every query of a full stream marks the page with the least mean weight, and the page with the most marks leaves.
 #include <algorithm>
-#include <new>
-#include <utility>
 
 #include "policy/options.h"
 #include "policy/policy.h"
@@ -24,54 +22,20 @@ struct TovaOptions {
 
 class TovaPolicy final : public Policy {
  public:
-  TovaPolicy(const PolicyNeeds& needs, const TovaOptions& o, float scale) : o_(o), attn_scale_(scale) {
-    needs_ = needs;
-  }
+  TovaPolicy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale) : Policy(needs, rules, attn_scale) {}
   Policy* copy_to(PolicyStorage& storage) const override { return new (storage.bytes) TovaPolicy(*this); }
-
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }  // any length: pages leave meanwhile
-  uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
-    return chunk_that_fits(kv, n_left, batch_tokens);
-  }
-  bool can_take_back_prompt() const override { return true; }
-
-  // While a prompt is read, the last query of each chunk decides.
-  uint32_t victim(const StreamView& s, const RoomArgs& room) const override {
-    if (!room.is_full) return kNone;
-    const bool by_marks = o_.marks != 0 && room.phase == Phase::kDecode;
-    return lowest_row(s, s.n_pages, [&](uint32_t row) {
-      return std::pair(by_marks ? -int64_t{marks_of(s, row)} : 0, score_of(s, row));
-    });
-  }
-
-  Status observe(OpContext& cx, const OpTable& ops, KvCache& kv, const ObserveArgs& a) const override {
-    if (!needs_.page_mass || a.layer < o_.skip_layers) return {};
-    const KvView view = kv.view(a.layer);
-    return ops.page_accumulate(
-        cx, {a.page_mass, kv.last_scores(a.layer), view.len, view.n_pages, view.capacity, a.n_heads, view.n_kv_heads,
-             rule(), kv.flags(a.layer), o_.marks != 0 ? kv.stamps(a.layer) : nullptr});
-  }
-
-  StepRules step_rules() const override {
-    StepRules rules;
-    rules.victim = o_.marks != 0 ? VictimRule::kMarked : VictimRule::kLightest;  // without a recent window
-    rules.marks = o_.marks != 0;
-    rules.observe = needs_.page_mass ? StepRules::Observe::kAccumulate : StepRules::Observe::kNone;
-    rules.observe_from_layer = o_.skip_layers;
-    rules.accumulate = rule();
-    return rules;
-  }
 
   // Scores pages by the last query of the chunk (prompt_rows is 1).
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
-    if (a.layer < o_.skip_layers) return {};
+    if (a.layer < rules_.observe_from_layer) return {};
     const KvView view = kv.view(a.layer);
     WEIR_TRY(ops.token_mass(
         cx, {a.token_mass, a.q, a.lse, view, a.n_rows, a.n_heads, a.pos, attn_scale_, a.window, a.soft_cap}));
     float* score = kv.last_scores(a.layer);
     for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
       for (uint32_t row = 0; row < view.n_pages[kv_head]; ++row) {
-        const uint32_t first = o_.stream != 0 ? kv_head : 0, end = o_.stream != 0 ? kv_head + 1 : view.n_kv_heads;
+        const bool of_layer = rules_.accumulate == AccumulateRule::kLatestLayer;
+        const uint32_t first = of_layer ? 0 : kv_head, end = of_layer ? view.n_kv_heads : kv_head + 1;
         score[size_t{kv_head} * view.capacity + row] =
             mean_mass(view, a.token_mass, first, end, row, a.n_heads / view.n_kv_heads);
       }
@@ -79,9 +43,9 @@ class TovaPolicy final : public Policy {
     return {};
   }
 
-  // Pages begin without marks.
+  // Pages begin without marks, which are counted in the stamp from first_pos + 1 on.
   void prompt_end(KvCache& kv, uint32_t first) const override {
-    if (o_.marks == 0) return;
+    if (!rules_.marks) return;
     for (uint32_t i = 0; i < kv.shape().n_streams(); ++i) {
       const StreamView s = kv.stream(i);
       for (uint32_t row = 0; row < s.n_pages; ++row) {
@@ -91,10 +55,6 @@ class TovaPolicy final : public Policy {
   }
 
  private:
-  // Marks are counted in the stamp, which starts at first_pos + 1 when a decode step opens a page.
-  static uint32_t marks_of(const StreamView& s, uint32_t row) { return s.stamp[row] - s.first_pos[row] - 1; }
-  AccumulateRule rule() const { return o_.stream != 0 ? AccumulateRule::kLatestGroup : AccumulateRule::kLatestLayer; }
-
   // Mean weight of a page's tokens over the query heads of the KV heads [first, end).
   static float mean_mass(const KvView& view, const float* token_mass, uint32_t first, uint32_t end, uint32_t row,
                          uint32_t group) {
@@ -105,9 +65,6 @@ class TovaPolicy final : public Policy {
     }
     return sum / static_cast<float>((end - first) * group * len);
   }
-
-  TovaOptions o_;
-  float attn_scale_;
 };
 
 }  // namespace
@@ -130,15 +87,19 @@ Status make_tova(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, config.n_layers - 1));
   WEIR_TRY(options.finish());
   PolicyNeeds needs;
-  needs.context_tokens = config.context_tokens != 0 ? config.context_tokens : config.trained_tokens;
+  needs.context_tokens = context_of(config);
   needs.pages_per_stream = budget_pages(config, needs.context_tokens);
   needs.n_wide_layers = o.skip_layers;
   needs.wide_pages = whole_pages(needs.context_tokens);
   const bool holds_all = uint64_t{needs.pages_per_stream} * kPageTokens >= needs.context_tokens;
-  needs.page_mass = !holds_all;
   needs.prompt_rows = holds_all ? 0 : 1;
-  static_assert(sizeof(TovaPolicy) <= sizeof(storage.bytes));
-  out = new (storage.bytes) TovaPolicy(needs, o, config.attn_scale);
+  StepRules rules;
+  rules.victim = o.marks != 0 ? VictimRule::kMarked : VictimRule::kLightest;  // without a recent window
+  rules.marks = o.marks != 0;
+  rules.observe = holds_all ? StepRules::Observe::kNone : StepRules::Observe::kAccumulate;
+  rules.observe_from_layer = o.skip_layers;
+  rules.accumulate = o.stream != 0 ? AccumulateRule::kLatestGroup : AccumulateRule::kLatestLayer;
+  put_policy<TovaPolicy>(storage, out, needs, rules, config.attn_scale);
   return {};
 }
 

@@ -283,7 +283,7 @@ class Session::Restorer final : ByteSource {
     }
     if (n_resident > v.n_free) return damaged("stream %u has %u pages for %u slots", stream, n_resident, v.n_free);
     if (is_complete && n != n_positions) return damaged("stream %u has %u rows, not %u", stream, n, n_positions);
-    if (is_complete && n_pinned != 0 && n_stay + std::max(2u, s_.policy_->min_unpinned()) > v.n_slots)
+    if (is_complete && n_pinned != 0 && n_stay + std::max(2u, s_.policy_->needs().min_unpinned) > v.n_slots)
       return damaged("stream %u has %u pinned pages for %u slots", stream, n_pinned, v.n_slots);
     const bool has_sinks = n >= std::min(front, n_positions);
     if (is_window && (!has_sinks || (n > front && v.first_pos[n - 1] != (n_positions - 1) * kPageTokens)))

@@ -1,4 +1,4 @@
-// Which page leaves a stream: victim() of tests/runtime/host_begin.cpp, ties included. Executed by one whole subgroup,
+// Which page leaves a stream: choose_victim of lib/policy/rules.h, ties included. Executed by one whole subgroup,
 // whose lanes have a row each, and so many rows further the next.
 #ifndef WEIR_VICTIM_GLSL
 #define WEIR_VICTIM_GLSL

@@ -36,7 +36,7 @@ void arkvale__defaults(void**) {
     assert_int_equal(rules.front_rows, sinks);
     assert_int_equal(m.policy->n_front_rows(), sinks);
     assert_true(rules.agg == AggMode::kMaxZ);
-    assert_int_equal(m.policy->min_unpinned(), row.recall_from - sinks + row.protect + 1);
+    assert_int_equal(m.policy->needs().min_unpinned, row.recall_from - sinks + row.protect + 1);
   }
 }
 
@@ -102,7 +102,7 @@ void arkvale__pools_that_hold_all(void**) {
     assert_int_equal(needs.pages_per_stream, 32);
     const StepRules rules = all.policy->step_rules();
     assert_true(!rules.recalls && !rules.selects && rules.victim == VictimRule::kNever);
-    assert_int_equal(all.policy->min_unpinned(), 2);
+    assert_int_equal(all.policy->needs().min_unpinned, 2);
     Made top("arkvale", budget, 512, {{"attend", "top"}});
     assert_true(top.policy->needs().recall_slots == 0 && top.policy->needs().page_lists);
     assert_true(top.policy->step_rules().selects && !top.policy->step_rules().recalls);

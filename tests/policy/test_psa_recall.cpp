@@ -486,7 +486,7 @@ void psa_recall__rules_and_needs(void**) {
   assert_int_equal(rules.stop_microbatch, 4);
   assert_int_equal(rules.select_budget, 32);
   assert_int_equal(rules.select_from_layer, 0);
-  assert_int_equal(m.policy->min_unpinned(), 9);
+  assert_int_equal(m.policy->needs().min_unpinned, 9);
   assert_true(rules.sink_pages == 1 && rules.front_rows == 1 && m.policy->n_front_rows() == 1);
   Made nine("psa", 144, 4096, {{"recall", "on"}});  // two microbatches, the open page and the first
   assert_int_equal(nine.policy->step_rules().stop_microbatch, 3);

@@ -31,7 +31,7 @@ void recall_stamps__defaults(void**) {
     assert_true(rules.protect.pages == 2 && rules.protect.share == 0.0f);
     assert_int_equal(rules.select_from_layer, 0);
     assert_true(rules.sink_pages == 1 && rules.front_rows == 1 && m.policy->n_front_rows() == 1);
-    assert_int_equal(m.policy->min_unpinned(), 30);
+    assert_int_equal(m.policy->needs().min_unpinned, 30);
     assert_int_equal(m.policy->prompt_flags(), kPagePrompt);
     assert_true(m.policy->can_take_back_prompt());
   }
@@ -64,7 +64,7 @@ void recall_stamps__pools_that_hold_all(void**) {
     assert_true(needs.recall_slots == 0 && needs.may_recall && !needs.page_lists && !needs.page_mass);
     const StepRules rules = all.policy->step_rules();
     assert_true(!rules.recalls && !rules.selects && rules.observe == StepRules::Observe::kNone);
-    assert_int_equal(all.policy->min_unpinned(), 2);
+    assert_int_equal(all.policy->needs().min_unpinned, 2);
     Made top(name, 512, 512, {{"recall", "on"}, {"attend", "top"}});
     assert_true(top.policy->needs().page_lists && top.policy->needs().recall_slots == 0);
   }

@@ -14,17 +14,15 @@ class Told : public Policy {
  public:
   uint32_t row = kNone;     // the row that leaves, as often as `leaves` says
   uint32_t leaves = 0;      // pages of each stream that leave in one call
-  uint32_t front = 0;       // rows at the front that never leave
   uint32_t max_tokens = 0;  // of a chunk; 0: chunk_that_fits
-  StepRules rules;
   mutable std::vector<RoomArgs> asked;
 
-  Told(uint32_t context, uint32_t pages) {
+  Told(uint32_t context, uint32_t pages, const StepRules& rules = {}) : Policy({}, rules, 1.0f) {
     needs_.context_tokens = context;
     needs_.pages_per_stream = pages;
   }
+  StepRules& rules() { return rules_; }
   Policy* copy_to(PolicyStorage&) const override { return nullptr; }  // nobody forks its session
-  Status admit_prompt(const KvCache&, uint32_t) const override { return {}; }
   uint32_t chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const override {
     return max_tokens != 0 ? std::min(max_tokens, n_left) : chunk_that_fits(kv, n_left, batch_tokens);
   }
@@ -34,8 +32,6 @@ class Told : public Policy {
     asked.push_back(room);
     return left_ == 0 ? kNone : row == UINT32_MAX ? s.n_pages - 1 : row;
   }
-  uint32_t n_front_rows() const override { return front; }
-  StepRules step_rules() const override { return rules; }
 
  private:
   mutable uint32_t left_ = 0;
@@ -113,7 +109,7 @@ void room__a_chunk_fits_what_can_be_had(void**) {
   for (const Case& c : cases) {
     Cache cache(shape(6));
     Told policy(4096, 6);
-    policy.front = c.front;
+    policy.rules().front_rows = c.front;
     policy.max_tokens = 1000;
     if (c.n_tokens != 0) cache.append(c.n_tokens);
     if (c.pinned_end != 0) assert_true(cache.kv.set_flags(0, c.pinned_end, kPageKept, 0) != 0);
@@ -150,7 +146,7 @@ void room__rules_that_keep_all_pages_need_all_pages(void**) {
   assert_true(check_rules("told", holds_all).ok());
   assert_int_equal(check_rules("told", one_less).code(), WEIR_ERR_INTERNAL);
   assert_non_null(std::strstr(last_error_text(), "policy told keeps 255 pages of 256"));
-  one_less.rules.victim = VictimRule::kStalest;
+  one_less.rules().victim = VictimRule::kStalest;
   assert_true(check_rules("told", one_less).ok());
 
   class Wide : public Told {
@@ -164,46 +160,26 @@ void room__rules_that_keep_all_pages_need_all_pages(void**) {
   assert_int_equal(check_rules("told", Wide(200)).code(), WEIR_ERR_INTERNAL);
 }
 
-// A policy that forgets a rule would do one thing on the CPU and another on a device.
-void room__rules_do_what_the_needs_are_for(void**) {
-  class Needy : public Told {
-   public:
-    Needy() : Told(4096, 256) {}
-    PolicyNeeds& mine() { return needs_; }
-  };
+// Attention and tables have what the rules need, and nothing else.
+void room__needs_follow_from_the_rules(void**) {
   using Observe = StepRules::Observe;
-  struct Case {
-    const char* what;
-    void (*change)(Needy& p);
-    void (*repair)(Needy& p);
-  };
-  const Case cases[] = {
-      {"selection of pages", [](Needy& p) { p.mine().page_lists = true, p.mine().digest = DigestKind::kMinMax; },
-       [](Needy& p) { p.rules.selects = true; }},
-      {"selection of pages", [](Needy& p) { p.rules.selects = true, p.mine().digest = DigestKind::kMinMax; },
-       [](Needy& p) { p.mine().page_lists = true; }},
-      {"query of their own", [](Needy& p) { p.mine().sink_query = true; },
-       [](Needy& p) { p.rules.in_cache_pos = true; }},
-      {"query of their own", [](Needy& p) { p.rules.in_cache_pos = true; },
-       [](Needy& p) { p.mine().sink_query = true; }},
-      {"exact page masses", [](Needy& p) { p.mine().page_mass = true; },
-       [](Needy& p) { p.rules.observe = Observe::kAccumulate; }},
-      {"exact page masses", [](Needy& p) { p.rules.observe = Observe::kStampMass; },
-       [](Needy& p) { p.mine().page_mass = true; }},
-      {"digests", [](Needy& p) { p.rules.observe = Observe::kStampDigest; },
-       [](Needy& p) { p.mine().digest = DigestKind::kMeanStd; }},
-      {"digests", [](Needy& p) { p.rules.selects = p.mine().page_lists = true; },
-       [](Needy& p) { p.mine().digest = DigestKind::kMinMax; }},
-  };
-  for (const Case& c : cases) {
-    Needy policy;
-    assert_true(check_rules("told", policy).ok());
-    c.change(policy);
-    assert_int_equal(check_rules("told", policy).code(), WEIR_ERR_INTERNAL);
-    if (std::strstr(last_error_text(), c.what) == nullptr) fail_msg("\"%s\" without \"%s\"", last_error_text(), c.what);
-    c.repair(policy);
-    assert_true(check_rules("told", policy).ok());
+  const auto needs = [](const StepRules& rules) { return Told(4096, 256, rules).needs(); };
+  const PolicyNeeds none = needs({});
+  assert_true(none.digest == DigestKind::kNone && !none.page_mass && !none.page_lists && !none.list_per_head &&
+              !none.sink_query);
+  const PolicyNeeds lists = needs({.digest = DigestKind::kCentroid, .selects = true});
+  assert_true(lists.digest == DigestKind::kCentroid && lists.page_lists && !lists.list_per_head && !lists.page_mass);
+  assert_true(needs({.selects = true, .agg = AggMode::kQHead}).list_per_head);
+  assert_false(needs({.agg = AggMode::kQHead}).list_per_head);
+  assert_true(needs({.digest = DigestKind::kCentroid}).digest == DigestKind::kNone);  // nothing reads it
+  const PolicyNeeds digest = needs({.digest = DigestKind::kMeanStd, .observe = Observe::kStampDigest});
+  assert_true(digest.digest == DigestKind::kMeanStd && !digest.page_mass && !digest.page_lists);
+  for (const Observe observe : {Observe::kStampMass, Observe::kAccumulate}) {
+    const PolicyNeeds mass = needs({.digest = DigestKind::kMeanStd, .observe = observe});
+    assert_true(mass.page_mass && mass.digest == DigestKind::kNone);
   }
+  const PolicyNeeds sink = needs({.in_cache_pos = true});
+  assert_true(sink.sink_query && !sink.page_mass);
 }
 
 }  // namespace
@@ -215,7 +191,7 @@ int main() {
       cmocka_unit_test(room__a_chunk_fits_what_can_be_had),
       cmocka_unit_test(room__a_chunk_that_makes_pages_leave_is_a_quarter),
       cmocka_unit_test(room__rules_that_keep_all_pages_need_all_pages),
-      cmocka_unit_test(room__rules_do_what_the_needs_are_for),
+      cmocka_unit_test(room__needs_follow_from_the_rules),
   };
   return cmocka_run_group_tests_name("policy_room", tests, nullptr, nullptr);
 }

@@ -3,6 +3,7 @@
 
 #include "core/status.h"
 #include "device/kernels.h"
+#include "policy/rules.h"
 
 namespace weir::host_module {
 
@@ -15,6 +16,26 @@ inline Status expect_zero(const uint32_t* counter, uint32_t n, const char* what)
 }
 
 inline uint32_t n_streams(const KvTables& t) { return t.n_layers * t.n_kv_heads; }
+
+// A stream's part of the tables. With recall, `raw_index` says which rows have copies.
+inline StreamView stream_of(const KvTables& t, uint32_t index, const uint32_t* raw_index = nullptr) {
+  const uint32_t first = t.row_begin[index], n = t.n_pages[index];
+  StreamView s = {};
+  s.slots = t.slots + first;
+  s.first_pos = t.first_pos + first;
+  s.len = t.len + first;
+  s.flags = t.flags + first;
+  s.stamp = t.stamp + first;
+  s.last_score = t.last_score + first;
+  if (t.prompt_score != nullptr) s.prompt_score = t.prompt_score + first;
+  if (raw_index != nullptr) s.copies = const_cast<uint32_t*>(raw_index) + first;  // nobody writes to them
+  s.n_pages = n;
+  s.capacity = t.row_begin[index + 1] - first;
+  s.n_resident = t.n_resident != nullptr ? t.n_resident[index] : n;
+  s.n_slots = t.slot_begin[index + 1] - t.slot_begin[index];
+  s.n_free = s.n_slots - s.n_resident;
+  return s;
+}
 
 // With recall: the bits of DeviceBuffers::resident.
 constexpr uint32_t resident_words(uint32_t n_rows) { return (n_rows + 31) / 32; }

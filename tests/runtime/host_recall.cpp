@@ -1,10 +1,7 @@
-// The kernel of the test module that recalls pages in a decode step, in plain C++ from PageRecallArgs and StepRules:
-// which of the wanted pages come back, over which pages, and what is attended. The host's half of the same is
-// lib/policy/recall.cpp.
+// The kernel of the test module that recalls pages in a decode step, in plain C++ from PageRecallArgs: by the rules
+// (lib/policy/rules.h) wanted pages come back over others, and what is attended is listed.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <tuple>
 #include <vector>
 
 #include "tests/runtime/host_kernels.h"
@@ -13,11 +10,7 @@
 namespace weir::host_module {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
-
-enum Part : uint32_t { kAnswer, kPrompt };
-
-// A stream of the layer: its part of the tables, and what the step wants of it.
+// A stream of the layer, and what the step wants of it.
 struct Stream {
   Stream(const PageRecallArgs& args, uint32_t head)
       : a(args),
@@ -25,88 +18,27 @@ struct Stream {
         head(head),
         index(a.layer * t.n_kv_heads + head),
         first(t.row_begin[index]),
-        n(t.n_pages[index]),
-        n_slots(t.slot_begin[index + 1] - t.slot_begin[index]),
-        wanted(n, false) {}
+        wanted(a.select + size_t{head} * a.capacity, a.select + size_t{head} * a.capacity + a.n_select[head]) {}
 
-  uint32_t& slot(uint32_t row) const { return t.slots[first + row]; }
-  uint32_t& flags(uint32_t row) const { return t.flags[first + row]; }
-  float score(uint32_t row) const {
-    const float score = t.last_score[first + row];
-    return std::isnan(score) ? -INFINITY : score;
-  }
-  bool is_there(uint32_t row) const { return slot(row) != kNoSlot; }
-  bool stays(uint32_t row) const { return row < a.rules.front_rows || (flags(row) & kPageStays) != 0; }
+  // As the tables are now.
+  StreamView view() const { return stream_of(t, index, a.raw_index); }
   bool has_copy(uint32_t row) const { return a.raw_index[first + row] != kNoCopy; }
-  // Without slots for prompts there is one part.
-  Part part(uint32_t row) const {
-    return a.rules.prompt_slots != 0 && (flags(row) & kPagePrompt) != 0 ? kPrompt : kAnswer;
-  }
-  // What comes back first is least.
-  auto order(uint32_t row) const { return std::tuple(stays(row) ? 0 : 1, -score(row), row); }
-
-  void want_listed() {
-    for (uint32_t i = 0; i < a.n_select[head]; ++i) wanted[a.select[size_t{head} * a.capacity + i]] = true;
-  }
   void want_by_parts();
-  uint32_t best_cold() const;
-  uint32_t stalest(Part part) const;
-  Part victim_part(uint32_t n_coming) const;
   void leave(uint32_t row, uint32_t now) const;
-  void list_attended() const;
+  void list_attended();
 
   const PageRecallArgs& a;
   const KvTables& t;
-  uint32_t head, index, first, n, n_slots;
-  std::vector<bool> wanted;
+  uint32_t head, index, first;
+  std::vector<uint32_t> wanted;
 };
 
-// The best sealed pages of each part, those of it that stay always, and the open page.
 void Stream::want_by_parts() {
-  std::vector<uint32_t> rows[2];
-  for (uint32_t row = 0; row + 1 < n; ++row) rows[part(row)].push_back(row);
-  const auto n_prompt = static_cast<uint32_t>(rows[kPrompt].size()), n_answer = n - 1 - n_prompt;
-  const uint32_t from = a.rules.select_budget - 1, reserved = a.rules.protect.pages + 1;
-  const uint32_t answer_slots = n_slots - std::min(n_prompt, a.rules.prompt_slots);
-  const uint32_t from_answer = std::min({n_answer, from, answer_slots - std::min(answer_slots, reserved)});
-  const uint32_t most[2] = {from_answer, std::min(n_prompt, from - from_answer)};
-  for (const Part part : {kAnswer, kPrompt}) {
-    std::sort(rows[part].begin(), rows[part].end(), [&](uint32_t x, uint32_t y) { return order(x) < order(y); });
-    for (uint32_t i = 0; i < rows[part].size(); ++i) {
-      if (i < most[part] || stays(rows[part][i])) wanted[rows[part][i]] = true;
-    }
-  }
-  wanted[n - 1] = true;
-}
-
-uint32_t Stream::best_cold() const {
-  uint32_t best = kNone;
-  for (uint32_t row = 0; row < n; ++row) {
-    if (!wanted[row] || is_there(row) || !has_copy(row)) continue;
-    if (best == kNone || order(row) < order(best)) best = row;
-  }
-  return best;
-}
-
-// The first page to leave, among those of the part that may.
-uint32_t Stream::stalest(Part of) const {
-  uint32_t best = kNone;
-  const auto key = [&](uint32_t row) { return std::tuple(t.stamp[first + row], score(row)); };
-  for (uint32_t row = 0; uint64_t{row} + 1 + a.rules.protect.pages < n; ++row) {
-    if (!is_there(row) || wanted[row] || stays(row) || part(row) != of) continue;
-    if (best == kNone || key(row) < key(best)) best = row;
-  }
-  return best;
-}
-
-// Prompts give if they would have more than their slots with n_coming pages of theirs.
-Part Stream::victim_part(uint32_t n_coming) const {
-  uint32_t n_sealed = n_coming, n_there = n_coming;
-  for (uint32_t row = 0; row + 1 < n; ++row) {
-    n_sealed += part(row) == kPrompt ? 1 : 0;
-    n_there += part(row) == kPrompt && is_there(row) ? 1 : 0;
-  }
-  return n_there > std::min(n_sealed, a.rules.prompt_slots) ? kPrompt : kAnswer;
+  const StreamView s = view();
+  uint32_t n = 0;
+  wanted.resize(s.n_pages);
+  weir::want_by_parts(a.rules, s, wanted.data(), n);
+  wanted.resize(n);
 }
 
 void Stream::leave(uint32_t row, uint32_t now) const {
@@ -114,12 +46,12 @@ void Stream::leave(uint32_t row, uint32_t now) const {
   const uint64_t event = state.pages_evicted++;
   if (a.events.events != nullptr && event - state.pages_evicted_before < a.events.capacity) {
     seen(a.events.events)[event % a.events.capacity] = {
-        event, a.layer, head, t.first_pos[first + row], t.len[first + row], flags(row), now - 1};
+        event, a.layer, head, t.first_pos[first + row], t.len[first + row], t.flags[first + row], now - 1};
   }
-  if ((flags(row) & kPagePrompt) != 0) ++state.prompt_pages_evicted;
+  if ((t.flags[first + row] & kPagePrompt) != 0) ++state.prompt_pages_evicted;
   --state.pages_resident;
   --t.n_resident[index];
-  slot(row) = kNoSlot;
+  t.slots[first + row] = kNoSlot;
   mark_row(a.resident, a.max_capacity, index, row, false);
   ++(has_copy(row) ? state.pages_cold : state.pages_lost);
   if (has_copy(row)) return;
@@ -127,13 +59,12 @@ void Stream::leave(uint32_t row, uint32_t now) const {
   spoil_digest(a.digests + size_t{of_layer} * a.digest_elements, a.digest_elements);
 }
 
-void Stream::list_attended() const {
-  uint32_t n_listed = 0;
-  for (uint32_t row = 0; row < n; ++row) {
-    if (is_there(row) && (wanted[row] || !a.rules.attend_wanted))
-      a.select[size_t{head} * a.capacity + n_listed++] = row;
-  }
-  a.n_select[head] = n_listed;
+void Stream::list_attended() {
+  auto n = static_cast<uint32_t>(wanted.size());
+  wanted.resize(view().n_pages);
+  weir::list_attended(a.rules, view(), wanted.data(), n);
+  std::copy_n(wanted.begin(), n, a.select + size_t{head} * a.capacity);
+  a.n_select[head] = n;
 }
 
 // A number that no other layer and no neighbouring step has, and never 0.
@@ -147,20 +78,19 @@ std::vector<RecallEntry> exchange(const Stream& s, uint32_t now) {
   const PageRecallArgs& a = s.a;
   std::vector<RecallEntry> entries;
   while (entries.size() < a.host.most) {
-    const uint32_t row = s.best_cold();
-    if (row == kNone) break;
-    RecallEntry entry = {row, 0, a.raw_index[s.first + row], kNone};
-    if (s.t.n_resident[s.index] < s.n_slots) {
+    const StreamView v = s.view();
+    const uint32_t row = next_to_return(a.rules, v, s.wanted);
+    if (row == kNoRow) break;
+    RecallEntry entry = {row, 0, a.raw_index[s.first + row], kNoRow};
+    if (v.n_free > 0) {
       entry.slot = s.t.free_slots[s.t.slot_begin[s.index + 1] - 1 - s.t.n_resident[s.index]];
     } else {
-      const Part first = s.victim_part(s.part(row) == kPrompt ? 1 : 0);
-      entry.left = s.stalest(first);
-      if (entry.left == kNone) entry.left = s.stalest(first == kPrompt ? kAnswer : kPrompt);
-      if (entry.left == kNone) break;
-      entry.slot = s.slot(entry.left);
+      entry.left = gives_slot_to(a.rules, v, row, s.wanted);
+      if (entry.left == kNoRow) break;
+      entry.slot = v.slots[entry.left];
       s.leave(entry.left, now);
     }
-    s.slot(row) = entry.slot;
+    v.slots[row] = entry.slot;
     mark_row(a.resident, a.max_capacity, s.index, row, true);
     ++s.t.n_resident[s.index];
     ++a.state->pages_resident;
@@ -207,10 +137,10 @@ Status page_recall(OpContext&, const PageRecallArgs& a) {
   const bool exchanges = !a.only_lists && a.state->is_late == 0;
   for (uint32_t head = 0; head < a.tables.n_kv_heads; ++head) {
     Stream s(a, head);
-    if (s.n == 0) continue;
-    a.rules.prompt_slots != 0 ? s.want_by_parts() : s.want_listed();
-    for (uint32_t row = 0; exchanges && a.rules.stamps_wanted && row < s.n; ++row) {
-      if (s.wanted[row]) a.tables.stamp[s.first + row] = now;
+    if (s.view().n_pages == 0) continue;
+    if (a.rules.prompt_slots != 0) s.want_by_parts();
+    for (const uint32_t row : s.wanted) {
+      if (exchanges && a.rules.stamps_wanted) a.tables.stamp[s.first + row] = now;
     }
     RecallHead& journal = a.heads[s.index];
     const bool brings = exchanges && journal.now != now;
