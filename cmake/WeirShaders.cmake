@@ -13,7 +13,7 @@ set(weir_shader_list "// Made by WeirShaders.cmake: the SPIR-V of every shader.\
 function(weir_compile_shader name source type_folder)
   set(code "${WEIR_SHADER_DIR}/${name}.inc")
   set(binary "${WEIR_SHADER_DIR}/${name}.spv")
-  set(flags -O --target-env=vulkan1.3 -I "${weir_shader_source}")
+  set(flags -O --target-env=vulkan1.3 -I "${weir_shader_source}" -I "${PROJECT_SOURCE_DIR}/lib")
   if(type_folder)
     list(APPEND flags -I "${type_folder}")
   endif()
@@ -38,7 +38,7 @@ function(weir_compile_cooperative name source)
   add_custom_command(
     OUTPUT "${code}"
     COMMAND "${WEIR_GLSLANG}" --quiet --spirv-val -V -x --target-env vulkan1.3 "-I${weir_shader_source}"
-            --depfile "${code}.d" "${weir_shader_source}/${source}" -o "${code}"
+            "-I${PROJECT_SOURCE_DIR}/lib" --depfile "${code}.d" "${weir_shader_source}/${source}" -o "${code}"
     DEPENDS "${weir_shader_source}/${source}"
     DEPFILE "${code}.d"
     COMMENT "Compiling shader ${name}"

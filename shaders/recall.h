@@ -60,7 +60,8 @@ static_assert(offsetof(device::RecallEntry, row) == word_at(kEntryRow));
 static_assert(offsetof(device::RecallEntry, slot) == word_at(kEntrySlot));
 static_assert(offsetof(device::RecallEntry, copy) == word_at(kEntryCopy));
 static_assert(offsetof(device::RecallEntry, left) == word_at(kEntryLeft));
-static_assert(sizeof(PageRecallPush) == 260 && offsetof(PageRecallPush, only_lists) == 256);
+static_assert(sizeof(PageRecallPush) == sizeof(TablesAt) + 148);
+static_assert(offsetof(PageRecallPush, only_lists) == sizeof(TablesAt) + 144);
 static_assert(sizeof(PageFetchPush) == 76 && offsetof(PageFetchPush, page_quads) == 72);
 }  // namespace weir::vulkan
 #endif

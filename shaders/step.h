@@ -21,11 +21,20 @@ WEIR_SHARED uint kFlagsStay = 5;
 WEIR_SHARED uint kElsewhereWord = 0xFFFFFFFEu;
 WEIR_SHARED uint kNoCopyWord = 0xFFFFFFFFu;
 
-// KvTables: word arrays, but last_score and prompt_score of floats. What may be null there may be none here.
-WEIR_SHARED uint kTableAddresses = 14;
+// KvTables: arrays of words. What may be null there may be none here.
+WEIR_SHARED uint kTableAddresses = 0
+#define WEIR_ROW(name, type, saved) +1
+#define WEIR_STREAM(name, is_there) +1
+#define WEIR_SLOT(name) +1
+#define WEIR_BOUND(name, n) +1
+#include "kv/columns.inc"
+    ;
 struct TablesAt {
-  uvec2 slots, first_pos, len, flags, stamp, last_score, prompt_score, n_pages, append_row, free_slots, n_resident;
-  uvec2 row_begin, slot_begin, window;
+#define WEIR_ROW(name, type, saved) uvec2 name;
+#define WEIR_STREAM(name, is_there) uvec2 name;
+#define WEIR_SLOT(name) uvec2 name;
+#define WEIR_BOUND(name, n) uvec2 name;
+#include "kv/columns.inc"
 };
 
 // PageEvent: words of an event and of its numbers.
@@ -72,7 +81,7 @@ struct StepBeginPush {
 static_assert(kNoSlotWord == kNoSlot && kNoRow == weir::kNoRow);
 static_assert(kElsewhereWord == kCopyElsewhere && kNoCopyWord == kNoCopy);
 static_assert(kPageRows == kPageTokens && kFlagPrompt == kPagePrompt && kFlagsStay == kPageStays);
-static_assert(sizeof(TablesAt) == kTableAddresses * sizeof(uvec2) && offsetof(TablesAt, window) == 104);
+static_assert(sizeof(TablesAt) == kTableAddresses * sizeof(uvec2));
 
 static_assert(sizeof(PageEvent) == word_at(kEventWords) && offsetof(PageEvent, index) == word_at(kEventIndex));
 static_assert(offsetof(PageEvent, layer) == word_at(kEventLayer));
@@ -91,8 +100,10 @@ static_assert(kVictimRandom == static_cast<uint>(VictimRule::kRandom));
 static_assert(kVictimCold == static_cast<uint>(VictimRule::kCold));
 
 static_assert(kStepRotations == kMaxRotations);
-static_assert(sizeof(StepBeginPush) == 284 && offsetof(StepBeginPush, rules) == 184);
-static_assert(offsetof(StepBeginPush, n_streams) == 232 && offsetof(StepBeginPush, magnitude) == 276);
+static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 172);
+static_assert(offsetof(StepBeginPush, rules) == sizeof(TablesAt) + 72);
+static_assert(offsetof(StepBeginPush, n_streams) == sizeof(TablesAt) + 120);
+static_assert(offsetof(StepBeginPush, magnitude) == sizeof(TablesAt) + 164);
 }  // namespace weir::vulkan
 #endif
 #endif

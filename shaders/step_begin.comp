@@ -30,22 +30,33 @@ Stream stream_at(uint index) {
 uint first_free(uint index) { return SharedCells(p.a.tables.slot_begin).v[index]; }
 
 struct Row {
-    uint slot, first_pos, len, flags, stamp, last_score, prompt_score;
+#define WEIR_ROW(name, type, saved) uint name;
+#include "kv/columns.inc"
 };
 Row load_row(uint at) {
-    return Row(SharedCells(p.a.tables.slots).v[at], SharedCells(p.a.tables.first_pos).v[at],
-               SharedCells(p.a.tables.len).v[at], SharedCells(p.a.tables.flags).v[at],
-               SharedCells(p.a.tables.stamp).v[at], SharedCells(p.a.tables.last_score).v[at],
-               is_null(p.a.tables.prompt_score) ? 0u : SharedCells(p.a.tables.prompt_score).v[at]);
+    Row row;
+#define WEIR_ROW(name, type, saved) row.name = SharedCells(p.a.tables.name).v[at];
+#define WEIR_ROW_IF(name, type, is_there, saved) \
+    row.name = is_null(p.a.tables.name) ? 0u : SharedCells(p.a.tables.name).v[at];
+#include "kv/columns.inc"
+    return row;
 }
 void store_row(uint at, Row row) {
-    SharedCells(p.a.tables.slots).v[at] = row.slot;
-    SharedCells(p.a.tables.first_pos).v[at] = row.first_pos;
-    SharedCells(p.a.tables.len).v[at] = row.len;
-    SharedCells(p.a.tables.flags).v[at] = row.flags;
-    SharedCells(p.a.tables.stamp).v[at] = row.stamp;
-    SharedCells(p.a.tables.last_score).v[at] = row.last_score;
-    if (!is_null(p.a.tables.prompt_score)) SharedCells(p.a.tables.prompt_score).v[at] = row.prompt_score;
+#define WEIR_ROW(name, type, saved) SharedCells(p.a.tables.name).v[at] = row.name;
+#define WEIR_ROW_IF(name, type, is_there, saved) \
+    if (!is_null(p.a.tables.name)) SharedCells(p.a.tables.name).v[at] = row.name;
+#include "kv/columns.inc"
+}
+// A page that has one token, which the position `pos` is.
+Row new_row(uint slot, uint pos) {
+    Row row;
+#define WEIR_ROW(name, type, saved) row.name = 0u;
+#include "kv/columns.inc"
+    row.slots = slot;
+    row.first_pos = pos;
+    row.len = 1u;
+    row.stamp = pos + 1u;
+    return row;
 }
 
 // Frees the row's slot and moves the rows after it. The caller has one row less then.
@@ -147,7 +158,7 @@ uint reserve(Stream s, uint n_there, Room room) {
         return 0u;
     }
     const uint slot = SharedCells(p.a.tables.free_slots).v[slots_end - 1u - n_there];
-    store_row(s.first + s.n, Row(slot, room.pos, 1u, 0u, room.pos + 1u, 0u, 0u));
+    store_row(s.first + s.n, new_row(slot, room.pos));
     SharedCells(p.a.tables.append_row).v[s.index] = s.n;
     if (recalls()) mark_resident(s, s.n, true);
     atomicAdd(n_opened, 1u);

@@ -63,23 +63,9 @@ __device__ inline uint32_t ticket_of(uint32_t now, uint32_t n_layers, uint32_t l
 }
 
 __device__ inline DeviceStream stream_at(const PageRecallArgs& a, uint32_t stream) {
-  const KvTables& t = a.tables;
-  const size_t i = t.row_begin[stream];
-  return {t.slots + i,
-          t.first_pos + i,
-          t.len + i,
-          t.flags + i,
-          t.stamp + i,
-          t.last_score + i,
-          nullptr,
-          t.n_pages[stream],
-          a.capacity,
-          i,
-          stream,
-          t.slot_begin[stream],
-          t.slot_begin[stream + 1],
-          t.n_resident[stream],
-          a.resident + size_t{stream} * resident_words(a.max_capacity)};
+  DeviceStream s = stream_at(a.tables, stream);
+  s.resident = a.resident + size_t{stream} * resident_words(a.max_capacity);
+  return s;
 }
 
 // --- the choice ------------------------------------------------------------------------------------------------------

@@ -18,47 +18,19 @@ struct Shared {
   uint32_t n_evicted, n_prompt_evicted, n_slid;
 };
 
-__device__ DeviceStream stream_at(const StepTables& t, uint32_t stream) {
-  const size_t i = t.row_begin[stream];
-  const uint32_t capacity = t.row_begin[stream + 1] - t.row_begin[stream];
-  return {t.slots + i,
-          t.first_pos + i,
-          t.len + i,
-          t.flags + i,
-          t.stamp + i,
-          t.last_score + i,
-          t.prompt_score == nullptr ? nullptr : t.prompt_score + i,
-          t.n_pages[stream],
-          capacity,
-          i,
-          stream,
-          t.slot_begin[stream],
-          t.slot_begin[stream + 1],
-          t.n_resident == nullptr ? t.n_pages[stream] : t.n_resident[stream]};
-}
-
 // Removes a table row: the rows after it move to the next lower index. Executed by one warp.
 __device__ void remove_row(DeviceStream& s, uint32_t row) {
   const uint32_t lane = threadIdx.x % kWarp;
   const uint32_t n = --s.n_pages;
   for (uint32_t first = row; first < n; first += kWarp * kMoved) {
-    uint32_t slot[kMoved], pos[kMoved], len[kMoved], flags[kMoved], stamp[kMoved];
-    float score[kMoved], prompt[kMoved];
+    RowValues moved[kMoved];
 #pragma unroll
-    for (uint32_t i = 0; i < kMoved; ++i) {
-      const uint32_t from = min(first + i * kWarp + lane + 1, n);
-      slot[i] = s.slots[from], pos[i] = s.first_pos[from], len[i] = s.len[from], flags[i] = s.flags[from];
-      stamp[i] = s.stamp[from], score[i] = s.last_score[from];
-      prompt[i] = s.prompt_score == nullptr ? 0.0f : s.prompt_score[from];
-    }
+    for (uint32_t i = 0; i < kMoved; ++i) moved[i] = s.get(min(first + i * kWarp + lane + 1, n));
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < kMoved; ++i) {
       const uint32_t to = first + i * kWarp + lane;
-      if (to >= n) continue;
-      s.slots[to] = slot[i], s.first_pos[to] = pos[i], s.len[to] = len[i], s.flags[to] = flags[i];
-      s.stamp[to] = stamp[i], s.last_score[to] = score[i];
-      if (s.prompt_score != nullptr) s.prompt_score[to] = prompt[i];
+      if (to < n) s.set(to, moved[i]);
     }
     __syncwarp();
   }
@@ -168,19 +140,16 @@ __device__ void reserve(const StepBeginArgs& a, uint32_t stream, const Room& roo
   const uint32_t n_used = t.n_resident == nullptr ? n : t.n_resident[stream];
   const bool has_room = n < capacity && n_used < t.slot_begin[stream + 1] - t.slot_begin[stream];
   const size_t row = first + (has_room ? n : n - 1);
+  RowValues opened = {.first_pos = room.pos, .len = 1, .stamp = room.pos + 1};
   if (has_room) {
-    t.slots[row] = t.free_slots[t.slot_begin[stream + 1] - 1 - n_used];
+    opened.slots = t.free_slots[t.slot_begin[stream + 1] - 1 - n_used];
     if (t.n_resident != nullptr) t.n_resident[stream] = n_used + 1;
     if (a.resident != nullptr) mark_resident(a, stream, n, true);
   } else {
+    opened.slots = t.slots[row];
     atomicAdd(&a.state->n_without_room, 1u);
   }
-  t.first_pos[row] = room.pos;
-  t.len[row] = 1;
-  t.flags[row] = 0;
-  t.stamp[row] = room.pos + 1;
-  t.last_score[row] = 0.0f;
-  if (t.prompt_score != nullptr) t.prompt_score[row] = 0.0f;
+  t.set(row, opened);
   t.append_row[stream] = has_room ? n : n - 1;
   if (has_room) t.n_pages[stream] = n + 1;
 }

@@ -13,14 +13,7 @@ inline constexpr uint32_t kReadAhead = 4;  // rows of a lane that are loaded at 
 #ifdef __CUDACC__
 
 // The page table of one stream, as StreamView on the host.
-struct DeviceStream {
-  uint32_t* slots;
-  uint32_t* first_pos;
-  uint32_t* len;
-  uint32_t* flags;
-  uint32_t* stamp;
-  float* last_score;
-  float* prompt_score;  // may be null
+struct DeviceStream : RowColumns {
   uint32_t n_pages;
   uint32_t capacity;
   size_t first;                  // index of its first row among the rows of all streams
@@ -34,6 +27,19 @@ struct DeviceStream {
   // Position after the row's last token.
   __device__ uint64_t end(uint32_t row) const { return uint64_t{first_pos[row]} + len[row]; }
 };
+
+__device__ inline DeviceStream stream_at(const KvTables& t, uint32_t stream) {
+  const size_t i = t.row_begin[stream];
+  const uint32_t capacity = t.row_begin[stream + 1] - t.row_begin[stream], n = t.n_pages[stream];
+  return {t.from(i),
+          n,
+          capacity,
+          i,
+          stream,
+          t.slot_begin[stream],
+          t.slot_begin[stream + 1],
+          t.n_resident == nullptr ? n : t.n_resident[stream]};
+}
 
 struct Room {
   uint32_t pos;    // position of the next token

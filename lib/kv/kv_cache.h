@@ -159,7 +159,7 @@ class KvCache {
   // Where evict() records; without a ring it records nothing.
   void set_events(const PageEventRing& ring) { events_ = ring; }
   const PageEventRing& events() const { return events_; }
-  KvTables tables() const;
+  const KvTables& tables() const { return t_; }
   KvCounters counters() const;
   void set_counters(const KvCounters& counters);  // after a device changed the tables
 
@@ -172,12 +172,12 @@ class KvCache {
   }
   bool has_learned() const { return !history_.is_empty(); }
   StreamView stream(uint32_t index) const;  // index = layer * n_kv_heads + kv head
-  const uint32_t* append_rows(uint32_t layer) const { return append_row_ + size_t{layer} * shape_.n_kv_heads; }
-  uint32_t* n_pages_of(uint32_t layer) const { return n_pages_ + size_t{layer} * shape_.n_kv_heads; }
+  const uint32_t* append_rows(uint32_t layer) const { return t_.append_row + size_t{layer} * shape_.n_kv_heads; }
+  uint32_t* n_pages_of(uint32_t layer) const { return t_.n_pages + size_t{layer} * shape_.n_kv_heads; }
   // Metadata arrays of one layer, [n_kv_heads, capacity].
-  uint32_t* stamps(uint32_t layer) const { return stamp_ + row_base(layer); }
-  float* last_scores(uint32_t layer) const { return last_score_ + row_base(layer); }
-  const uint32_t* flags(uint32_t layer) const { return flags_ + row_base(layer); }
+  uint32_t* stamps(uint32_t layer) const { return t_.stamp + row_base(layer); }
+  float* last_scores(uint32_t layer) const { return t_.last_score + row_base(layer); }
+  const uint32_t* flags(uint32_t layer) const { return t_.flags + row_base(layer); }
   // Index of a table row among those of all streams.
   size_t row_index(uint32_t stream, uint32_t row) const { return at(stream, row); }
   // With recall: [n_streams] rows, for whoever keeps the copies.
@@ -213,7 +213,7 @@ class KvCache {
   // Whether a stream has a page in the pool.
   bool holds(uint32_t stream, uint32_t page) const;
   // Whether any page of a stream is cold. The budget rules the stream, and the cache has recall.
-  bool has_cold(uint32_t stream) const { return resident(stream) != n_pages_[stream]; }
+  bool has_cold(uint32_t stream) const { return resident(stream) != t_.n_pages[stream]; }
 
   // Whether each stream of the kind of this one (ruled by the budget, or with a window) can open so many pages.
   bool can_open(uint32_t stream, uint32_t n_pages) const {
@@ -251,7 +251,7 @@ class KvCache {
   uint16_t* take_back(uint32_t stream, uint32_t row);
   // Puts a full page that left back into a table with a free row; its bytes are in free_page() of the stream by then.
   void put_back(uint32_t stream, uint32_t page);
-  uint16_t* free_page(uint32_t stream) { return page_data(free_[top_free(stream)]); }
+  uint16_t* free_page(uint32_t stream) { return page_data(t_.free_slots[top_free(stream)]); }
   uint32_t row_of(uint32_t stream, uint32_t page) const;  // of a page that the stream holds
   // Counts copies of pages that left: new ones, those that are dropped for good, and those that nobody needs.
   void count_left(uint64_t n) { pages_cold_.fetch_add(n, std::memory_order_relaxed); }
@@ -267,7 +267,7 @@ class KvCache {
   // [n_kv_heads] the windows of a layer's streams; null where only the layer has one.
   const uint32_t* head_windows(uint32_t layer) const {
     const bool has = shape_.windows.any() && !shape_.is_local(layer);
-    return has ? window_ + size_t{layer} * shape_.n_kv_heads : nullptr;
+    return has ? t_.window + size_t{layer} * shape_.n_kv_heads : nullptr;
   }
   void slide(uint32_t stream, uint32_t pos);
   // The sums over what slide() removed from streams that have windows of their own and compensate.
@@ -294,7 +294,7 @@ class KvCache {
   void set_n_tokens(uint32_t n_tokens);
 
   // Flags of the open page (the same in all streams), 0 if there is none. The setter restores them in every stream.
-  uint32_t open_page_flags() const { return n_pages_[0] == 0 ? 0 : flags_[at(0, n_pages_[0] - 1)]; }
+  uint32_t open_page_flags() const { return t_.n_pages[0] == 0 ? 0 : t_.flags[at(0, t_.n_pages[0] - 1)]; }
   void set_open_page_flags(uint32_t flags);
 
   // Sets and clears flags of the pages that hold any of the positions [first, end), in all streams without a window.
@@ -309,7 +309,7 @@ class KvCache {
   uint16_t* page_data(uint32_t slot) { return pages_elsewhere_ ? nullptr : pool_ + slot * page_elements(); }
   // Where the digest of a row is among the digests, and a digest, [digest_elements].
   size_t digest_index(uint32_t stream, uint32_t row) const {
-    return shape_.recalls() ? at(stream, row) : slots_[at(stream, row)];
+    return shape_.recalls() ? at(stream, row) : t_.slots[at(stream, row)];
   }
   uint16_t* digest_data(size_t index) const {
     return digests_ + index * digest_elements(shape_.digest, shape_.head_dim);
@@ -331,10 +331,12 @@ class KvCache {
  private:
   void order_slots();
   size_t row_base(uint32_t layer) const { return shape_.rows_before(layer); }
-  size_t at(uint32_t stream, uint32_t row) const { return size_t{row_begin_[stream]} + row; }
-  uint32_t capacity(uint32_t stream) const { return row_begin_[stream + 1] - row_begin_[stream]; }
+  size_t at(uint32_t stream, uint32_t row) const { return size_t{t_.row_begin[stream]} + row; }
+  uint32_t capacity(uint32_t stream) const { return t_.row_begin[stream + 1] - t_.row_begin[stream]; }
   uint32_t n_slots_of(uint32_t stream) const { return shape_.stream_slots(stream); }
-  uint32_t resident(uint32_t stream) const { return n_resident_ != nullptr ? n_resident_[stream] : n_pages_[stream]; }
+  uint32_t resident(uint32_t stream) const {
+    return t_.n_resident != nullptr ? t_.n_resident[stream] : t_.n_pages[stream];
+  }
   uint32_t n_ruled() const { return static_cast<uint32_t>(shape_.n_streams() - shape_.n_local_streams()); }
   uint32_t n_free(uint32_t stream) const {
     return is_in_pool(stream) ? n_pool_slots() - n_in_pool_ : n_slots_of(stream) - resident(stream);
@@ -343,7 +345,7 @@ class KvCache {
   // stack of the one pool is the last.
   size_t top_free(uint32_t stream) const {
     return is_in_pool(stream) ? size_t{shape_.n_slots()} - 1 - n_in_pool_
-                              : size_t{slot_begin_[stream + 1]} - 1 - resident(stream);
+                              : size_t{t_.slot_begin[stream + 1]} - 1 - resident(stream);
   }
   void change_resident(uint32_t stream, int32_t change);
   void free_slot(uint32_t stream, uint32_t slot);  // after change_resident()
@@ -364,16 +366,9 @@ class KvCache {
   PageEventRing events_;
   uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16
   uint16_t* digests_ = nullptr;  // [n_slots, or with recall n_rows, digest_elements] bf16, or null
-  uint32_t* slots_ = nullptr;    // this and the next six: [n_streams, capacity of the stream's layer]
-  uint32_t* first_pos_ = nullptr;
-  uint32_t* len_ = nullptr;
-  uint32_t* flags_ = nullptr;
-  uint32_t* stamp_ = nullptr;
-  float* last_score_ = nullptr;
-  float* prompt_score_ = nullptr;       // or null
-  uint32_t* copies_ = nullptr;          // [n_streams, capacity of the stream's layer], or null
-  uint32_t* n_pages_ = nullptr;         // [n_streams]
-  uint32_t* n_resident_ = nullptr;      // [n_streams]; null without recall
+  KvTables t_ = {};
+#define WEIR_HOST_ROW(name, type, is_there, none) type* name##_ = nullptr;  // of all rows, or null
+#include "kv/columns.inc"
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
   uint32_t* pool_rows_ = nullptr;       // [n_streams]; null without one pool
   uint32_t n_in_pool_ = 0;
@@ -386,12 +381,7 @@ class KvCache {
   uint32_t* archive_ = nullptr;       // [n_archived_streams, archive_entries]; null without copies
   uint8_t* archive_flags_ = nullptr;  // [archive_entries]; null without copies
   ArchiveSpan archive_span_;
-  uint32_t* append_row_ = nullptr;  // [n_streams] row that holds the first reserved token
-  uint32_t* free_ = nullptr;        // [n_slots] a stack of free slots per stream; see KvTables
-  uint32_t* row_begin_ = nullptr;   // [n_streams + 1]
-  uint32_t* slot_begin_ = nullptr;  // [n_streams + 1]; without recall row_begin_
-  uint32_t* window_ = nullptr;      // [n_streams]
-  uint32_t n_tokens_ = 0;           // committed
+  uint32_t n_tokens_ = 0;  // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0}, pages_lost_{0}, pages_cold_{0};

@@ -1,8 +1,10 @@
 // What page tables look like to those who only read and write them: policies, kernels and what enqueues these. Plain
-// structs of pointers; lib/kv/kv_cache.h owns the memory and knows what may change when. KvView, the part of a layer's
-// tables that attention needs, is an argument of operations (lib/ops/ops.h).
+// structs of pointers, whose members are the columns of columns.inc; lib/kv/kv_cache.h owns the memory and knows what
+// may change when. KvView, the part of a layer's tables that attention needs, is an argument of operations
+// (lib/ops/ops.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/ops.h"
@@ -19,23 +21,54 @@ inline constexpr uint32_t kCopyElsewhere = UINT32_MAX - 1;
 // A row of a table that is none.
 inline constexpr uint32_t kNoRow = UINT32_MAX;
 
+// What is saved of a row's entry in a column. kWithPlace: the entry, and KvCache::kPlaced if the page is in the pool.
+enum class RowSaved : uint8_t { kNever, kAsIs, kWithPlace };
+
+// The entries of one row.
+struct RowValues {
+#define WEIR_ROW(name, type, saved) type name = 0;
+#include "kv/columns.inc"
+};
+
+// The columns of rows that follow each other in memory: those of all streams, or of one.
+struct RowColumns {
+#define WEIR_ROW(name, type, saved) type* name;
+#include "kv/columns.inc"
+
+  // The same from row i on.
+  constexpr RowColumns from(size_t i) const {
+    RowColumns c = *this;
+#define WEIR_ROW(name, type, saved) c.name += i;
+#define WEIR_ROW_IF(name, type, is_there, saved) \
+  if (c.name != nullptr) c.name += i;
+#include "kv/columns.inc"
+    return c;
+  }
+  constexpr RowValues get(size_t i) const {
+    RowValues v;
+#define WEIR_ROW(name, type, saved) v.name = name[i];
+#define WEIR_ROW_IF(name, type, is_there, saved) \
+  if (name != nullptr) v.name = name[i];
+#include "kv/columns.inc"
+    return v;
+  }
+  constexpr void set(size_t i, const RowValues& v) const {
+#define WEIR_ROW(name, type, saved) name[i] = v.name;
+#define WEIR_ROW_IF(name, type, is_there, saved) \
+  if (name != nullptr) name[i] = v.name;
+#include "kv/columns.inc"
+  }
+};
+
 // One stream's table, as policies see it. Rows are pages in ascending position; the last one is open (filling, or just
 // full).
-struct StreamView {
-  uint32_t* slots;      // [n_pages] slot in the pool; kNoSlot: the page is cold
-  uint32_t* first_pos;  // [n_pages] position of the first token
-  uint32_t* len;        // [n_pages] tokens
-  uint32_t* flags;      // [n_pages] kPage*
-  // [n_pages] last step in which the page mattered, as a number of tokens; with tova's decide=token first_pos + 1 and
-  // the number of marks
-  uint32_t* stamp;
-  float* last_score;    // [n_pages] its latest weight
-  float* prompt_score;  // [n_pages] how much attention the end of the prompt gives to it; null without a prompt policy
-  uint32_t* copies;     // [n_pages] handle in the spill store, or kNoCopy; null without recall
+struct StreamView : RowColumns {
+#define WEIR_HOST_ROW(name, type, is_there, none) type* name;
+#include "kv/columns.inc"
   uint32_t n_pages;
   uint32_t capacity;
   uint32_t n_resident;  // pages in the pool; without recall n_pages
-  uint32_t n_slots;     // most of them; without recall the capacity; in one pool the stream's part
+  uint32_t n_slots;     // the maximum of n_resident; without recall the capacity; in one pool the stream's part
   uint32_t n_free;      // slots that the stream can take; in one pool any stream
   // With recall: the page has neither a slot nor a copy.
   bool is_lost(uint32_t row) const { return slots[row] == kNoSlot && copies[row] == kNoCopy; }
@@ -43,23 +76,11 @@ struct StreamView {
 
 // The tables of all streams, for the kernels of a device. The rows of a stream are contiguous, and streams are in
 // order.
-struct KvTables {
-  uint32_t* slots;
-  uint32_t* first_pos;
-  uint32_t* len;
-  uint32_t* flags;
-  uint32_t* stamp;
-  float* last_score;
-  float* prompt_score;   // may be null
-  uint32_t* n_pages;     // [n_streams]
-  uint32_t* append_row;  // [n_streams]
-  // [n_slots] a stack of free slots per stream. It uses the first capacity - n_pages entries of the stream's rows, with
-  // the top at the last of them.
-  uint32_t* free_slots;
-  uint32_t* n_resident;        // [n_streams] pages in the pool; null without recall, when all are
-  const uint32_t* row_begin;   // [n_streams + 1] a stream's first row; its capacity is the distance to the next one's
-  const uint32_t* slot_begin;  // [n_streams + 1] the same of its entries in free_slots; without recall row_begin
-  const uint32_t* window;      // [n_streams] positions that it sees; 0: all
+struct KvTables : RowColumns {
+#define WEIR_STREAM(name, is_there) uint32_t* name;  // null if it is not there
+#define WEIR_SLOT(name) uint32_t* name;
+#define WEIR_BOUND(name, n) uint32_t* name;
+#include "kv/columns.inc"
   uint32_t n_layers, n_kv_heads;
   uint32_t ruled_stream;  // KvShape::last_ruled_stream
   bool has_windows;       // any

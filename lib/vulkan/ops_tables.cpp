@@ -9,21 +9,13 @@ TablesAt touch_tables(Touches& touches, const KvTables& t, bool writes) {
     const uint64_t bytes = bytes_from(table);
     return writes ? touches.writes(table, bytes) : touches.reads(table, bytes);
   };
-  const uint64_t per_stream = n_streams(t) * sizeof(uint32_t), ends = per_stream + sizeof(uint32_t);
-  return {rows(t.slots),
-          rows(t.first_pos),
-          rows(t.len),
-          rows(t.flags),
-          rows(t.stamp),
-          rows(t.last_score),
-          rows(t.prompt_score),
-          rows(t.n_pages),
-          rows(t.append_row),
-          rows(t.free_slots),
-          rows(t.n_resident),
-          touches.reads(t.row_begin, ends),
-          touches.reads(t.slot_begin, ends),
-          touches.reads(t.window, per_stream)};
+  TablesAt at = {};
+#define WEIR_ROW(name, type, saved) at.name = rows(t.name);
+#define WEIR_STREAM(name, is_there) at.name = rows(t.name);
+#define WEIR_SLOT(name) at.name = rows(t.name);
+#define WEIR_BOUND(name, n) at.name = touches.reads(t.name, bytes_from(t.name));
+#include "kv/columns.inc"
+  return at;
 }
 
 }  // namespace weir::vulkan

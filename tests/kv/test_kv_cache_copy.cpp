@@ -58,11 +58,9 @@ void assert_same_caches(const KvCache& a, const KvCache& b) {
     assert_int_equal(x.n_pages, y.n_pages);
     assert_int_equal(x.n_resident, y.n_resident);
     const uint32_t n = x.n_pages;
-    for (auto column : {&StreamView::slots, &StreamView::first_pos, &StreamView::len, &StreamView::flags,
-                        &StreamView::stamp, &StreamView::copies})
-      assert_same(x.*column, y.*column, n);
-    assert_same(x.last_score, y.last_score, n);
-    assert_same(x.prompt_score, y.prompt_score, n);
+#define WEIR_ROW(name, type, saved) assert_same(x.name, y.name, n);
+#define WEIR_HOST_ROW(name, type, is_there, none) assert_same(x.name, y.name, n);
+#include "kv/columns.inc"
     const uint32_t layer = s / a.shape().n_kv_heads, head = s % a.shape().n_kv_heads;
     for (uint32_t row = 0; row < n; ++row) {
       assert_same(a.view(layer).digest_of(head, row), b.view(layer).digest_of(head, row), 2 * kHeadDim);

@@ -85,13 +85,8 @@ void reserve(const StepBeginArgs& a, uint32_t index, const RoomArgs& room) {
     ++a.state->n_without_room;
     return;
   }
-  s.slots[row] = t.free_slots[t.slot_begin[index + 1] - 1 - s.n_resident];
-  s.first_pos[row] = room.pos;
-  s.len[row] = 1;
-  s.flags[row] = 0;
-  s.stamp[row] = room.pos + 1;
-  s.last_score[row] = 0.0f;
-  if (s.prompt_score != nullptr) s.prompt_score[row] = 0.0f;
+  const uint32_t slot = t.free_slots[t.slot_begin[index + 1] - 1 - s.n_resident];
+  s.set(row, {.slots = slot, .first_pos = room.pos, .len = 1, .stamp = room.pos + 1});
   t.append_row[index] = row;
   t.n_pages[index] = row + 1;
   if (t.n_resident != nullptr) ++t.n_resident[index];

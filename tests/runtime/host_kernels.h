@@ -21,13 +21,7 @@ inline uint32_t n_streams(const KvTables& t) { return t.n_layers * t.n_kv_heads;
 inline StreamView stream_of(const KvTables& t, uint32_t index, const uint32_t* raw_index = nullptr) {
   const uint32_t first = t.row_begin[index], n = t.n_pages[index];
   StreamView s = {};
-  s.slots = t.slots + first;
-  s.first_pos = t.first_pos + first;
-  s.len = t.len + first;
-  s.flags = t.flags + first;
-  s.stamp = t.stamp + first;
-  s.last_score = t.last_score + first;
-  if (t.prompt_score != nullptr) s.prompt_score = t.prompt_score + first;
+  static_cast<RowColumns&>(s) = t.from(first);
   if (raw_index != nullptr) s.copies = const_cast<uint32_t*>(raw_index) + first;  // nobody writes to them
   s.n_pages = n;
   s.capacity = t.row_begin[index + 1] - first;
