@@ -18,17 +18,20 @@ void move_rows(const RowColumns& c, size_t to, size_t from, size_t n) {
 void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables, Arena& host) {
   shape_ = shape;
   has_tables_ = false;
-  const uint64_t rows = shape.n_rows();
-  pool_ = pages.take<uint16_t>(shape.n_slots() * page_elements());
-  digests_ = shape.digest != DigestKind::kNone ? digests.take<uint16_t>((shape.recalls() ? rows : shape.n_slots()) *
-                                                                        digest_elements(shape.digest, shape.head_dim))
-                                               : nullptr;
+  const uint64_t rows = shape.n_rows(), slots = shape.n_slots();
+  n_slots_ = static_cast<uint32_t>(slots);
+  n_ruled_ = static_cast<uint32_t>(shape.n_streams() - shape.n_local_streams());
+  pool_ = pages.take<uint16_t>(slots * page_elements());
+  digests_ =
+      shape.digest != DigestKind::kNone
+          ? digests.take<uint16_t>((shape.recalls() ? rows : slots) * digest_elements(shape.digest, shape.head_dim))
+          : nullptr;
   history_.lay_out(shape.history, shape.n_kv_heads, shape.head_dim, digests);
 #define WEIR_ROW(name, type, saved) t_.name = tables.take<type>(rows);
 #define WEIR_ROW_IF(name, type, is_there, saved) t_.name = is_there ? tables.take<type>(rows) : nullptr;
 #define WEIR_HOST_ROW(name, type, is_there, none) name##_ = is_there ? host.take<type>(rows) : nullptr;
 #define WEIR_STREAM(name, is_there) t_.name = is_there ? tables.take<uint32_t>(shape.n_streams()) : nullptr;
-#define WEIR_SLOT(name) t_.name = tables.take<uint32_t>(shape.n_slots());
+#define WEIR_SLOT(name) t_.name = tables.take<uint32_t>(slots);
 #define WEIR_BOUND(name, n) t_.name = tables.take<uint32_t>(n);
 #include "kv/columns.inc"
   if (shape.slots_are_rows()) t_.slot_begin = t_.row_begin;
@@ -99,18 +102,17 @@ void KvCache::reset() {
   wipe_pages();
   uint32_t first_row = 0, first = 0;
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
-    const uint32_t n_slots = is_in_pool(s) ? 0 : n_slots_of(s);
+    const StreamSpec spec = shape_.spec(s);
     t_.row_begin[s] = first_row;
     t_.slot_begin[s] = first;
-    t_.window[s] = window(s);
-    first_row += shape_.capacity(s / shape_.n_kv_heads);
-    first += n_slots;
+    t_.window[s] = spec.window;
+    first_row += spec.rows;
+    first += is_in_pool(s) ? 0 : spec.slots;
   }
   t_.row_begin[shape_.n_streams()] = first_row;
   t_.slot_begin[shape_.n_streams()] = first;
   order_slots();
-  for (uint32_t i = first; i < shape_.n_slots(); ++i)
-    t_.free_slots[i] = first + static_cast<uint32_t>(shape_.n_slots()) - 1 - i;
+  for (uint32_t i = first; i < n_slots_; ++i) t_.free_slots[i] = first + n_slots_ - 1 - i;
   n_in_pool_ = 0;
   // A device opens rows itself, so those that are not in use have no copies either.
 #define WEIR_HOST_ROW(name, type, is_there, none) \
@@ -132,7 +134,7 @@ void KvCache::reset() {
 void KvCache::copy_from(const KvCache& other) {
 #define WEIR_STREAM(name, is_there) \
   if (t_.name != nullptr) std::copy_n(other.t_.name, shape_.n_streams(), t_.name);
-#define WEIR_SLOT(name) std::copy_n(other.t_.name, shape_.n_slots(), t_.name);
+#define WEIR_SLOT(name) std::copy_n(other.t_.name, n_slots_, t_.name);
 #include "kv/columns.inc"
   n_in_pool_ = other.n_in_pool_;
   std::copy_n(other.window_copies_, n_window_copies(), window_copies_);
@@ -308,7 +310,7 @@ void KvCache::truncate(uint32_t n_tokens) {
 
 void KvCache::record_event(uint32_t stream, size_t row) {
   const uint64_t index = pages_evicted();
-  const uint32_t layer = stream / shape_.n_kv_heads, kv_head = stream % shape_.n_kv_heads;
+  const uint32_t layer = shape_.layer_of(stream), kv_head = stream - shape_.first_stream(layer);
   events_.events[index % events_.capacity] = {index,       layer,         kv_head,  t_.first_pos[row],
                                               t_.len[row], t_.flags[row], n_tokens_};
 }
@@ -331,11 +333,8 @@ void KvCache::evict(uint32_t stream, uint32_t row) {
 }
 
 uint32_t* KvCache::archive(uint32_t stream) const {
-  const uint32_t layer = stream / shape_.n_kv_heads;
-  if (archive_ == nullptr || !shape_.is_archived(layer)) return nullptr;
-  uint32_t n_before = 0;
-  for (uint32_t l = 0; l < layer; ++l) n_before += shape_.is_archived(l) ? shape_.n_kv_heads : 0;
-  return archive_ + size_t{n_before + stream % shape_.n_kv_heads} * shape_.archive_entries();
+  const StreamSpec spec = shape_.spec(stream);
+  return archive_ != nullptr && spec.is_archived ? archive_ + size_t{spec.number} * shape_.archive_entries() : nullptr;
 }
 
 uint32_t KvCache::copy_of(uint32_t stream, uint32_t page) const {
@@ -413,9 +412,10 @@ void KvCache::change_resident(uint32_t stream, int32_t change) {
 }
 
 uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
-  const uint32_t front = shape_.front_pages(stream);
+  if (window(stream) == 0) return 0;
+  const uint32_t front = shape_.spec(stream).front_pages;
   uint32_t n = 0;
-  for (; window(stream) != 0 && front + n < t_.n_pages[stream]; ++n) {
+  for (; front + n < t_.n_pages[stream]; ++n) {
     const size_t i = at(stream, front + n);
     const bool is_open = front + n + 1 == t_.n_pages[stream] && t_.len[i] < kPageTokens;
     if (is_open || uint64_t{t_.first_pos[i]} + t_.len[i] + window(stream) > uint64_t{pos} + 1) break;
@@ -424,10 +424,11 @@ uint32_t KvCache::n_out_of_window(uint32_t stream, uint32_t pos) const {
 }
 
 void KvCache::slide(uint32_t stream, uint32_t pos) {
+  const uint32_t front = shape_.spec(stream).front_pages;
   for (uint32_t n = n_out_of_window(stream, pos); n > 0; --n) {
-    const size_t i = at(stream, shape_.front_pages(stream));
+    const size_t i = at(stream, front);
     if (left_.has(stream)) left_.add_page(stream, page_keys(t_.slots[i]), t_.first_pos[i], t_.len[i]);
-    remove_row(stream, shape_.front_pages(stream));
+    remove_row(stream, front);
     ++pages_slid_;
   }
 }

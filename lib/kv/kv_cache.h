@@ -2,11 +2,9 @@
 // in one arena. It knows where tokens are and which pages are free; a policy decides which page leaves. Nothing here
 // allocates.
 //
-// A stream is the history of one (layer, KV head). Its table lists the resident pages in ascending order of position.
-// Every stream sees every token, so pages begin at the same positions (multiples of 16) in all streams; which of them
-// are still resident differs. Rows and slots are counted per stream. The streams of a layer with a window of its own, a
-// local layer, hold the pages of that window, and so do single streams that KvShape::windows names, besides their
-// sinks; the budget and the policy rule the other streams.
+// The table of a stream lists the resident pages in ascending order of position. Every stream sees every token, so
+// pages begin at the same positions (multiples of 16) in all streams; which of them are still resident differs. Rows
+// and slots are counted per stream: streams.h says how many of them which stream has.
 //
 // With recall rows do not leave: row = position / 16 in the streams that the budget rules, and a row whose page is not
 // in the pool is cold. Where its copy is, lib/kv/cold_pages.h knows.
@@ -23,119 +21,11 @@
 #include "kv/left_sums.h"
 #include "kv/page_codec.h"
 #include "kv/page_events.h"
-#include "kv/stream_pages.h"
+#include "kv/streams.h"
 #include "kv/tables.h"
 #include "ops/ops.h"
 
 namespace weir {
-
-struct KvShape {
-  uint32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
-  uint32_t pages_per_stream = 0;  // capacity of a stream's table
-  DigestKind digest = DigestKind::kNone;
-  uint32_t n_wide_layers = 0;  // the first layers may have tables of another size
-  uint32_t wide_pages = 0;     // table capacity of those layers
-  bool prompt_scores = false;  // a second score per page, for a prompt policy
-  // Local layers: all but every global_every-th see `window` positions, their own included, and hold window_pages per
-  // stream. window 0: there are none.
-  uint32_t window = 0, global_every = 0;
-  uint32_t window_pages = 0;
-  // With recall: slots of a stream that the budget rules, whose table then has a row for each page of the context. 0:
-  // as many as rows.
-  uint32_t recall_slots = 0;
-  // With recall: the slots of these streams are one pool, and a stream may have more of them than others.
-  bool one_pool = false;
-  // Without recall, > 0: pages of the context, of which the streams that let pages go have copies in a store: all but
-  // those of local layers and of first layers that hold the context.
-  uint32_t archive_pages = 0;
-  // The latest of the archive_pages, so many may have copies: a stream's table of copies is a ring. 0: all may.
-  uint32_t archive_ring = 0;
-  LayerPages by_layer = {};  // pages of a stream by its layer, of the layers that are neither wide nor local
-
-  // What attention learns from its past, in the layers that are not local from this one on.
-  HistoryShape history = {};
-  uint32_t history_from_layer = 0;
-
-  // Streams of other layers that hold sinks and a window of their own in own_pages.
-  StreamWindows windows = {};
-  uint32_t own_pages = 0;
-
-  uint32_t n_streams() const { return n_layers * n_kv_heads; }
-  uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
-  bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
-  // Number of layers that are not local among the first `layers`.
-  uint32_t n_global(uint32_t layers) const { return window == 0 ? layers : layers / global_every; }
-  // Number of the layer among those that are neither wide nor local.
-  uint32_t ruled_number(uint32_t layer) const { return n_global(layer) - n_global(std::min(layer, n_wide_layers)); }
-  // Table rows of a stream. In a layer all streams have as many, in use or not: a row takes a hundredth of a page.
-  uint32_t capacity(uint32_t layer) const {
-    return is_local(layer) ? window_pages : std::max(ruled_capacity(layer), own_pages);
-  }
-  // Those of the capacity() rows that a stream ruled by the budget can use.
-  uint32_t ruled_capacity(uint32_t layer) const {
-    if (layer < n_wide_layers) return wide_pages;
-    return by_layer.differ() ? by_layer.pages(ruled_number(layer)) : pages_per_stream;
-  }
-  uint32_t max_capacity() const {
-    return std::max({by_layer.differ() ? by_layer.pages(0) : pages_per_stream, n_wide_layers != 0 ? wide_pages : 0u,
-                     window != 0 ? window_pages : 0u, own_pages});
-  }
-  // Table rows of all layers before this one, and slots; without recall each row has a slot.
-  uint64_t rows_before(uint32_t layer) const {
-    const uint64_t global = n_global(layer), wide = n_global(std::min(layer, n_wide_layers));
-    uint64_t ruled = (global - wide) * std::max(pages_per_stream, own_pages);
-    if (by_layer.differ()) {
-      ruled = 0;
-      for (uint32_t number = 0; number < global - wide; ++number) ruled += std::max(by_layer.pages(number), own_pages);
-    }
-    return n_kv_heads * (wide * std::max(wide_pages, own_pages) + ruled + (layer - global) * window_pages);
-  }
-  uint64_t n_rows() const { return rows_before(n_layers); }
-  bool recalls() const { return recall_slots != 0; }
-  uint32_t slots(uint32_t layer) const { return recalls() && !is_local(layer) ? recall_slots : capacity(layer); }
-  uint64_t slots_before(uint32_t layer) const {
-    if (!recalls()) return rows_before(layer);
-    const uint64_t global = n_global(layer);
-    return n_kv_heads * (global * recall_slots + (layer - global) * window_pages);
-  }
-  uint64_t n_slots() const {
-    if (!windows.any()) return slots_before(n_layers);
-    uint64_t n = 0;
-    for (uint32_t s = 0; s < n_streams(); ++s) n += stream_slots(s);
-    return n;
-  }
-  uint32_t stream_slots(uint32_t stream) const {
-    const uint32_t layer = stream / n_kv_heads;
-    if (windows.has(stream)) return own_pages;
-    return windows.any() && !is_local(layer) ? ruled_capacity(layer) : slots(layer);
-  }
-  bool slots_are_rows() const { return !recalls() && !windows.any(); }
-  // Positions that the stream sees because of a window, 0: all; and the pages before it that stay.
-  uint32_t window_of(uint32_t stream) const {
-    return windows.has(stream) ? windows.window : is_local(stream / n_kv_heads) ? window : 0;
-  }
-  uint32_t front_pages(uint32_t stream) const { return windows.has(stream) ? windows.sink_pages() : 0; }
-  bool is_archived(uint32_t layer) const {
-    return archive_pages != 0 && !is_local(layer) && (layer >= n_wide_layers || wide_pages < archive_pages);
-  }
-  uint32_t archive_entries() const { return archive_ring != 0 ? std::min(archive_ring, archive_pages) : archive_pages; }
-  uint64_t n_archived_streams() const {
-    uint64_t n = 0;
-    for (uint32_t layer = 0; layer < n_layers; ++layer) n += is_archived(layer) ? n_kv_heads : 0;
-    return n;
-  }
-  uint64_t n_local_streams() const { return uint64_t{n_layers - n_global(n_layers)} * n_kv_heads; }
-  // A stream of the last layer that is not local, without a window of its own; any stream if all have windows. No
-  // policy leaves that layer dense, so the stream stands for all that the budget and the policy rule.
-  uint32_t last_ruled_stream() const {
-    const uint32_t global = n_global(n_layers);
-    uint32_t last = (window == 0 || global == 0 ? n_layers : global * global_every) * n_kv_heads - 1;
-    for (uint32_t s = last; windows.any() && windows.has(last) && s-- > 0;) {
-      if (window_of(s) == 0) last = s;
-    }
-    return last;
-  }
-};
 
 class KvCache {
  public:
@@ -172,8 +62,8 @@ class KvCache {
   }
   bool has_learned() const { return !history_.is_empty(); }
   StreamView stream(uint32_t index) const;  // index = layer * n_kv_heads + kv head
-  const uint32_t* append_rows(uint32_t layer) const { return t_.append_row + size_t{layer} * shape_.n_kv_heads; }
-  uint32_t* n_pages_of(uint32_t layer) const { return t_.n_pages + size_t{layer} * shape_.n_kv_heads; }
+  const uint32_t* append_rows(uint32_t layer) const { return t_.append_row + shape_.first_stream(layer); }
+  uint32_t* n_pages_of(uint32_t layer) const { return t_.n_pages + shape_.first_stream(layer); }
   // Metadata arrays of one layer, [n_kv_heads, capacity].
   uint32_t* stamps(uint32_t layer) const { return t_.stamp + row_base(layer); }
   float* last_scores(uint32_t layer) const { return t_.last_score + row_base(layer); }
@@ -184,9 +74,7 @@ class KvCache {
   uint32_t* row_per_stream() const { return row_per_stream_; }
   // With recall and windows, of a stream with a window: [pages_per_stream] copies of its pages by position / 16.
   uint32_t* window_copies(uint32_t stream) const {
-    const uint32_t layer = stream / shape_.n_kv_heads, head = stream % shape_.n_kv_heads;
-    const size_t local = size_t{layer - shape_.n_global(layer)} * shape_.n_kv_heads + head;
-    return window_copies_ + local * shape_.pages_per_stream;
+    return window_copies_ + size_t{shape_.spec(stream).number} * shape_.pages_per_stream;
   }
   // With a store: room for a page, or for a block of one (max_block_bytes).
   uint16_t* spare_page() const { return spare_page_; }
@@ -217,12 +105,12 @@ class KvCache {
 
   // Whether each stream of the kind of this one (ruled by the budget, or with a window) can open so many pages.
   bool can_open(uint32_t stream, uint32_t n_pages) const {
-    return n_free(stream) >= uint64_t{n_pages} * (is_in_pool(stream) ? n_ruled() : 1);
+    return n_free(stream) >= uint64_t{n_pages} * (is_in_pool(stream) ? n_ruled_ : 1);
   }
   // In one pool: resident pages of its streams and slots; and room for a row per stream, for whoever chooses what
   // leaves.
   uint32_t n_in_pool() const { return n_in_pool_; }
-  uint32_t n_pool_slots() const { return n_ruled() * shape_.recall_slots; }
+  uint32_t n_pool_slots() const { return n_ruled_ * shape_.recall_slots; }
   uint32_t* pool_rows() const { return pool_rows_; }
   bool is_in_pool(uint32_t stream) const { return shape_.one_pool && window(stream) == 0; }
 
@@ -263,11 +151,11 @@ class KvCache {
 
   // Positions that the stream sees, 0: all. In a stream with a window, slide() removes the pages that no token from
   // position `pos` on can see. They are neither evicted nor recorded: the model itself has done with them.
-  uint32_t window(uint32_t stream) const { return shape_.window_of(stream); }
+  uint32_t window(uint32_t stream) const { return t_.window[stream]; }
   // [n_kv_heads] the windows of a layer's streams; null where only the layer has one.
   const uint32_t* head_windows(uint32_t layer) const {
     const bool has = shape_.windows.any() && !shape_.is_local(layer);
-    return has ? t_.window + size_t{layer} * shape_.n_kv_heads : nullptr;
+    return has ? t_.window + shape_.first_stream(layer) : nullptr;
   }
   void slide(uint32_t stream, uint32_t pos);
   // The sums over what slide() removed from streams that have windows of their own and compensate.
@@ -330,21 +218,25 @@ class KvCache {
 
  private:
   void order_slots();
-  size_t row_base(uint32_t layer) const { return shape_.rows_before(layer); }
+  // A layer's first row. Tables in device memory cannot be looked at.
+  size_t row_base(uint32_t layer) const {
+    return has_tables_ ? t_.row_begin[shape_.first_stream(layer)] : shape_.rows_before(layer);
+  }
   size_t at(uint32_t stream, uint32_t row) const { return size_t{t_.row_begin[stream]} + row; }
   uint32_t capacity(uint32_t stream) const { return t_.row_begin[stream + 1] - t_.row_begin[stream]; }
-  uint32_t n_slots_of(uint32_t stream) const { return shape_.stream_slots(stream); }
+  uint32_t n_slots_of(uint32_t stream) const {
+    return is_in_pool(stream) ? shape_.recall_slots : t_.slot_begin[stream + 1] - t_.slot_begin[stream];
+  }
   uint32_t resident(uint32_t stream) const {
     return t_.n_resident != nullptr ? t_.n_resident[stream] : t_.n_pages[stream];
   }
-  uint32_t n_ruled() const { return static_cast<uint32_t>(shape_.n_streams() - shape_.n_local_streams()); }
   uint32_t n_free(uint32_t stream) const {
     return is_in_pool(stream) ? n_pool_slots() - n_in_pool_ : n_slots_of(stream) - resident(stream);
   }
   // Index of the top of a stream's stack of free slots; the stack is not empty while the stream has a free slot. The
   // stack of the one pool is the last.
   size_t top_free(uint32_t stream) const {
-    return is_in_pool(stream) ? size_t{shape_.n_slots()} - 1 - n_in_pool_
+    return is_in_pool(stream) ? size_t{n_slots_} - 1 - n_in_pool_
                               : size_t{t_.slot_begin[stream + 1]} - 1 - resident(stream);
   }
   void change_resident(uint32_t stream, int32_t change);
@@ -360,6 +252,7 @@ class KvCache {
   void record_event(uint32_t stream, size_t row);
 
   KvShape shape_;
+  uint32_t n_ruled_ = 0, n_slots_ = 0;  // streams that are not local, and slots of all
   AttnHistory history_;
   bool pages_elsewhere_ = false;
   bool has_tables_ = false;  // they say something

@@ -102,7 +102,7 @@ Status Session::page_states(weir_page_state* out, uint32_t capacity, uint32_t& n
       if ((s.flags[row] & kPageStays) != 0) ++page.pinned;
     }
     // Copies of what left a window, and without recall of what the policy let go.
-    if (cold_.is_on() && kv_.shape().is_local(stream / kv_.shape().n_kv_heads)) {
+    if (cold_.is_on() && kv_.shape().is_local(kv_.shape().layer_of(stream))) {
       const uint32_t* copies = kv_.window_copies(stream);
       for (uint32_t i = 0; i < n; ++i) {
         if (copies[i] == kNoCopy || kv_.holds(stream, i)) continue;

@@ -89,7 +89,7 @@ class Session::PageMemory {
 
 // Whether a page with this many tokens has a digest that anything reads.
 inline bool has_digest(const KvShape& shape, uint32_t stream, uint32_t len) {
-  if (shape.digest == DigestKind::kNone || shape.window_of(stream) != 0) return false;
+  if (shape.digest == DigestKind::kNone || shape.spec(stream).window != 0) return false;
   return len == kPageTokens || shape.digest == DigestKind::kMinMax;
 }
 

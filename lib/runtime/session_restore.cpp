@@ -260,10 +260,10 @@ class Session::Restorer final : ByteSource {
   // (Policy::admit_pin). The pages of a window follow each other; there are none where a rewind went back behind it and
   // no token has come since.
   Status check_rows(uint32_t stream, const StreamView& v, uint32_t n) const {
-    const bool is_complete = shape_.recalls() && !shape_.is_local(stream / shape_.n_kv_heads);
+    const bool is_complete = shape_.recalls() && !shape_.is_local(shape_.layer_of(stream));
     const uint32_t whole = n_tokens_ / kPageTokens, n_positions = whole_pages(n_tokens_);
     const bool is_window = kv_.window(stream) != 0;
-    const uint32_t front = shape_.front_pages(stream);
+    const uint32_t front = shape_.spec(stream).front_pages;
     uint32_t n_resident = 0, n_pinned = 0, n_stay = 0;
     for (uint32_t row = 0; row < n; ++row) {
       const uint32_t pos = v.first_pos[row], flags = v.flags[row] & ~kRowResident;
@@ -303,7 +303,7 @@ class Session::Restorer final : ByteSource {
     WEIR_TRY(in_.number(sum.end));
     WEIR_TRY(in_.array(values, values.size(), "sums"));
     const StreamView v = kv_.stream(stream);
-    const uint32_t front = shape_.front_pages(stream), first = front * kPageTokens;
+    const uint32_t front = shape_.spec(stream).front_pages, first = front * kPageTokens;
     // After a rewind to where the window had been, it may have no page yet.
     const uint32_t window = v.n_pages > front ? v.first_pos[front] : n_tokens_;
     const bool is_between = sum.end % kPageTokens == 0 && sum.end <= window && sum.n_tokens % kPageTokens == 0 &&
@@ -334,7 +334,7 @@ class Session::Restorer final : ByteSource {
   bool is_kept(uint32_t stream, uint32_t page) const {
     KvShape shape = shape_;
     shape.archive_pages = s_.setup_.max_archive_pages;
-    return page < n_kept_ && shape.is_archived(stream / shape.n_kv_heads);
+    return page < n_kept_ && shape.spec(stream).is_archived;
   }
 
   // Stores at `place` where a page was, if its kind is one of three: `first` and the two after it.

@@ -191,7 +191,7 @@ class Session::Saver final : ByteSink {
   // Pages that have left a local layer's window are not saved.
   uint32_t first_row(uint32_t stream) const {
     if (kv_.left().has(stream)) return 0;  // they are not in the sums
-    return shape_.front_pages(stream) != 0 ? 0 : kv_.n_out_of_window(stream, kv_.n_tokens());
+    return shape_.spec(stream).front_pages != 0 ? 0 : kv_.n_out_of_window(stream, kv_.n_tokens());
   }
 
   // What has left a window of the stream's own.

@@ -34,8 +34,7 @@ struct Cache {
 inline void check_slots(const KvCache& kv, uint32_t stream, std::set<uint32_t>& used) {
   const StreamView v = kv.stream(stream);
   const KvShape& shape = kv.shape();
-  const uint32_t layer = stream / shape.n_kv_heads, head = stream % shape.n_kv_heads;
-  assert_int_equal(v.n_slots, shape.slots(layer));
+  assert_int_equal(v.n_slots, shape.spec(stream).slots);
   uint32_t n_resident = 0;
   for (uint32_t row = 0; row < v.n_pages; ++row) {
     if (v.copies != nullptr && v.slots[row] == kNoSlot) continue;
@@ -45,7 +44,7 @@ inline void check_slots(const KvCache& kv, uint32_t stream, std::set<uint32_t>& 
   }
   assert_int_equal(v.n_resident, n_resident);
   assert_true(n_resident <= v.n_slots);
-  const uint32_t* free_slots = kv.tables().free_slots + shape.slots_before(layer) + size_t{head} * v.n_slots;
+  const uint32_t* free_slots = kv.tables().free_slots + kv.tables().slot_begin[stream];
   for (uint32_t i = 0; i < v.n_slots - n_resident; ++i) assert_true(used.insert(free_slots[i]).second);
 }
 
