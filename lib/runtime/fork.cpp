@@ -26,8 +26,6 @@ Status Session::copy_conversation(Session& parent) {
   archive_.copy_from(parent.archive_);
   sampler_.copy_from(parent.sampler_);
   mask_.copy_from(parent.mask_);
-  answer_from_ = parent.answer_from_;
-  rules_from_ = parent.rules_from_;
   record_.copy_from(parent.record_, kv_.n_tokens());
   detokenizer_ = parent.detokenizer_;
   events_read_ = parent.events_read_;

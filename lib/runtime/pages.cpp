@@ -44,7 +44,7 @@ Status Session::Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads
   Answer answer;
   {
     const ThreadPool::LeaseBreak others(session_.pool_);  // it may step other sessions
-    answer = session_.call_out([&] { return fn(user, &info); });
+    answer = session_.call_outs_.call([&] { return fn(user, &info); });
   }
   if (!answer.agreed)
     return fail(WEIR_ERR_CANCELLED, "the trace callback stopped the step in layer %u%s", layer, answer.why());

@@ -119,7 +119,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
   for (uint32_t done = 0; done < n_tokens;) {
     if (progress != nullptr) {
       const weir_progress_info info = {sizeof(weir_progress_info), 0, done, n_tokens};
-      const Answer answer = call_out([&] { return progress(user, &info); });
+      const Answer answer = call_outs_.call([&] { return progress(user, &info); });
       if (!answer.agreed) {
         return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens%s", done,
                     n_tokens, answer.why());
@@ -172,8 +172,7 @@ Status Session::read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_pr
 
   Prompt prompt(*this, *kv, tokens, earlier);
   const Status status = run_prefill(tokens, n, progress, user);
-  answer_from_ = rules_from_ = UINT32_MAX;  // behind the prompt, or what is left of it
-  mask_.restart();
+  mask_.begin(AnswerMask::kNext);  // behind the prompt, or what is left of it
   if (!status.ok()) return prompt.give_up(status);
   prompt.finish();
   return {};

@@ -89,8 +89,7 @@ Status Session::cut_to(uint32_t n_tokens) {
 }
 
 void Session::restart_text() {
-  answer_.state = AnswerState::kNone;
-  answer_.has_begun = answer_.has_begun && kv_.n_tokens() >= answer_.end;
+  answering_.leave();
   mask_.restart();
   const uint32_t n = kv_.n_tokens();
   const Tokenizer& tokenizer = model_->tokenizer();

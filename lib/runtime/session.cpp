@@ -53,6 +53,7 @@ Status Session::build(SpillStore* other) {
   const SessionSetup& setup = setup_;
   const Model& model = *setup.model;
   model_ = &model;
+  answering_.set_model(model);
   KvCache& kv = *tables_.change();
   step_.model = &model;
   step_.backend = setup.backend;
@@ -88,15 +89,7 @@ Status Session::reset() {
 void Session::wipe_conversation() {
   wipe(&detokenizer_, sizeof(detokenizer_));
   detokenizer_.reset(&model_->tokenizer(), false, true);
-  wipe(&stops_, sizeof(stops_));
-  wipe(&parts_, sizeof(parts_));
-  wipe(&answer_, sizeof(answer_));
-  wipe(forced_, sizeof(forced_));
-  drop_message();
-  has_stops_ = false;
-  answer_ = {};
-  wipe(&probs_, sizeof(probs_));
-  probs_ = {};
+  answering_.wipe_all();
   if (!is_used_ && kv_.n_tokens() == 0) return;
   machine_->wipe_conversation();
   was_used_ = true;
@@ -111,8 +104,7 @@ void Session::forget() {
   record_.reset();
   events_read_ = kv_.pages_evicted();
   sampler_.restart();
-  mask_.restart();
-  answer_from_ = rules_from_ = 0;
+  mask_.begin(0);
   detokenizer_.reset(&model_->tokenizer(), false, true);
   has_logits_ = false;
   machine_->forget_logits();
@@ -188,11 +180,12 @@ Status Session::sample(weir_token& token) {
 }
 
 Status Session::sample_logits(bool in_answer, weir_token& token) {
-  const uint32_t* allowed = nullptr;
+  TokenMask* mask = nullptr;
   bool is_over = false;
-  WEIR_TRY(find_mask(in_answer, allowed, is_over));
+  WEIR_TRY(
+      mask_.find({*model_, record_, kv_.n_tokens(), in_answer ? &answering_ : nullptr, call_outs_}, mask, is_over));
   if (is_over) return token = -1, Status();
-  return machine_->draw({sampler_, allowed != nullptr ? &mask_ : nullptr, in_answer ? answer_.n_top : 0}, token);
+  return machine_->draw({sampler_, mask, in_answer ? answering_.state().n_top : 0}, token);
 }
 
 void Session::get_stats(weir_session_stats& s) const {

@@ -5,53 +5,29 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/callback.h"
 #include "core/cancel.h"
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/cold_pages.h"
-#include "kv/kv_cache.h"
 #include "kv/page_archive.h"
 #include "models/decoder.h"
 #include "models/model.h"
 #include "policy/policy.h"
-#include "runtime/device_host.h"
-#include "runtime/logprobs.h"
+#include "runtime/answering.h"
+#include "runtime/call_outs.h"
 #include "runtime/machine.h"
 #include "runtime/page_tables.h"
 #include "runtime/sampler.h"
 #include "runtime/session_setup.h"
 #include "runtime/token_mask.h"
 #include "runtime/token_record.h"
-#include "text/answer_message.h"
-#include "text/answer_parts.h"
-#include "text/stop_strings.h"
 #include "text/token_match.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
 #include "weir/save.h"
 
 namespace weir {
-
-// An answer while it is made: what was asked for, and how far it is.
-struct AnswerState {
-  enum State { kNone, kRuns, kEnds };  // of one that is pulled; kEnds: no text comes any more, its end was not given
-  State state = kNone;
-  uint32_t flags = 0, max_tokens = 0, min_tokens = 0, n_top = 0;
-  uint32_t n_tokens = 0;
-  weir_token ended_by = -1;
-  int32_t stop = WEIR_STOP_NONE, stop_index = -1;
-  bool has_begun = false;
-  uint32_t first = 0, end = 0;  // tokens of the conversation before it and after its latest token
-  AnswerParts::State start;     // before it
-  uint32_t thinking_budget = 0, n_thought = 0;
-  uint32_t n_forced = 0, n_forced_done = 0;  // of the tokens that end a thought; of these, that were appended
-  bool is_forcing = false;
-};
-
-class Session;
-struct SessionPools;
 
 class Session {
  public:
@@ -88,9 +64,7 @@ class Session {
   // The latest answer as a message, whose texts last until the next call.
   Status answer(weir_chat_message& message, bool& is_malformed);
   // Any thread: the next token begins the end of the thought that is open.
-  void finish_thinking() { finish_thinking_.store(true); }
-  // What the next token of the answer belongs to, weir_segment, unless it is a tag.
-  int32_t segment() const { return parts_.segment(); }
+  void finish_thinking() { answering_.finish_thinking(); }
   // Makes the conversation these tokens (prompt_tokens.cpp).
   Status prompt_tokens(std::span<const weir_token> wanted, const weir_prompt_options& options,
                        weir_prompt_report& report);
@@ -160,9 +134,9 @@ class Session {
    private:
     Session& session_;
   };
-  class Prompt;         // what a prompt changed, and the way back
-  class TokenCallback;  // lives while on_token runs
-  class PageMemory;     // these three: saved_session.h
+  class Prompt;  // what a prompt changed, and the way back
+  class ShownAnswer;
+  class PageMemory;  // these three: saved_session.h
   class Saver;
   class Restorer;
   Status describe(NamedValues& out) const;
@@ -188,39 +162,11 @@ class Session {
   Status check_token(weir_token token) const;
   Status read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
-  // The text that is complete with a token; what of it is shown, before stop strings and behind them.
-  struct TokenText {
-    std::string_view whole;
-    StopStrings::Piece piece;
-  };
-  TokenText push_text(weir_token token);
-  std::string_view last_text(int32_t stop);
-  // The text of a control token with which none is shown.
-  static std::string_view hidden_text(const Tokenizer& tokenizer, weir_token token, bool special,
-                                      std::string_view shown);
-  void push_part(weir_token token, std::string_view text);
-  Status set_thinking(const weir_generate_options& options);
-  bool force(weir_token& token);
-  void count_token();
-  void drop_message();
-  bool take_part(AnswerParts::Piece& piece);
-  bool give_text(weir_event& event);
-  Answer show(const weir_generate_options& options, weir_token token, std::string_view text);
   Status open_answer(const weir_generate_options& options);
-  int32_t stop_before_token();
   Status draw_for_answer(weir_token& token, int32_t& stop);
-  Status check_answer() const;
-  void give_token(weir_token token, weir_event& event);
-  void end_answer(weir_event& event);
   Status draw(weir_token& token);
   // -1: the mask lets nothing follow.
   Status sample_logits(bool in_answer, weir_token& token);
-  static bool constraint_rules(int32_t segment);
-  void free_next_token();
-  void allow_thought();
-  Status answer_tokens(std::span<const weir_token>& out, std::span<const weir_token>& ruled);
-  bool is_in_ruled_text() const;
-  Status find_mask(bool in_answer, const uint32_t*& words, bool& is_over);
   // Before a step of the machine and after it.
   uint64_t begin_step() { return is_used_ = true, now_ns(); }
   void count_step(weir_token token, uint64_t started);
@@ -229,9 +175,6 @@ class Session {
   Status copy_conversation(Session& parent);
   void copy_counters(const Session& parent);
 
-  // Runs a callback of the application and keeps its allocations out of the session's counters.
-  template <class F>
-  Answer call_out(F&& callback);
   // Clears a pending cancel and returns whether there was one, or the shared one is set; the caller then ends because
   // of it.
   bool take_cancel() { return cancel_.take(); }
@@ -263,44 +206,24 @@ class Session {
   Step step_;
   Trace trace_{*this};
   Sampler sampler_;
-  TokenMask mask_{memory_};
-  // Where the answer begins that a mask is asked for, and where in it the part that the constraint rules; both may be
-  // behind the end of the conversation, which they mean then.
-  uint32_t answer_from_ = 0, rules_from_ = 0;
+  AnswerMask mask_{memory_};
   TokenRecord record_;  // of which the conversation has kv_.n_tokens()
   Detokenizer detokenizer_;
-  StopStrings stops_;  // those of the latest answer, if it has any
-  bool has_stops_ = false;
-  AnswerParts parts_;  // of that answer
-  AnswerState answer_;
-  static constexpr uint32_t kMaxForced = 512;
-  weir_token forced_[kMaxForced];     // what ends a thought early
-  AnswerMessage* message_ = nullptr;  // of the latest answer, in parent_
-  bool keeps_text_ = false;           // the step of several sessions is part of an answer
-  LogProbs probs_;                    // of the latest token that was drawn for an answer
+  Answering answering_{parent_, kv_, record_, detokenizer_};
+  bool keeps_text_ = false;  // the step of several sessions is part of an answer
   // Whether there may be something of the conversation although it has no tokens, and whether there has been.
   bool is_used_ = false, was_used_ = false;
   bool has_logits_ = false;
 
-  uint64_t callback_allocs_ = 0;  // allocations by callbacks during the current call
-
+  CallOuts call_outs_;
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};
   Cancel cancel_;
-  std::atomic<bool> finish_thinking_{false};
   std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0}, pages_attended_{0};
 
   weir_token drawn_ = -1;               // what sample() gave last
   uint32_t drawn_for_ = UINT32_MAX;     // its position
   uint32_t pulled_until_ = UINT32_MAX;  // n_tokens after a step of such a token
 };
-
-template <class F>
-Answer Session::call_out(F&& callback) {
-  const uint64_t allocs = HostMemory::thread_allocs();
-  const Answer answer = call_back(callback);
-  callback_allocs_ += HostMemory::thread_allocs() - allocs;
-  return answer;
-}
 
 }  // namespace weir

@@ -11,11 +11,11 @@ class Session::Entry {
  public:
   explicit Entry(Session& session)
       : session_(session), entered_(!session.busy_.exchange(true)), allocs_(HostMemory::thread_allocs()) {
-    if (entered_) session.callback_allocs_ = 0;
+    if (entered_) session.call_outs_.restart();
   }
   ~Entry() {
     if (!entered_) return;
-    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.callback_allocs_,
+    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.call_outs_.allocs(),
                                     std::memory_order_relaxed);
     session_.busy_.store(false);
   }

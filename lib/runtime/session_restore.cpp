@@ -203,7 +203,7 @@ class Session::Restorer final : ByteSource {
 
   Answer read(void* bytes, uint64_t n, uint64_t at, uint64_t& n_read) override {
     const weir_read_info info = {sizeof(weir_read_info), 0, at, n, bytes};
-    return s_.call_out([&] { return fn_(user_, &info, &n_read); });
+    return s_.call_outs_.call([&] { return fn_(user_, &info, &n_read); });
   }
 
   Status damaged(const char* format, ...) const __attribute__((format(printf, 2, 3))) {

@@ -185,7 +185,7 @@ class Session::Saver final : ByteSink {
 
   Answer write(const void* bytes, uint64_t n, uint64_t at) override {
     const weir_write_info info = {sizeof(weir_write_info), 0, at, n, bytes};
-    return s_.call_out([&] { return fn_(user_, &info); });
+    return s_.call_outs_.call([&] { return fn_(user_, &info); });
   }
 
   // Pages that have left a local layer's window are not saved.

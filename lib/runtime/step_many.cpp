@@ -76,12 +76,12 @@ class Session::Together::Entry {
  public:
   Entry(const SessionList& sessions, uint32_t n) : sessions_(sessions), allocs_(HostMemory::thread_allocs()) {
     for (; n_entered_ < n && !sessions[n_entered_].busy_.exchange(true); ++n_entered_)
-      sessions[n_entered_].callback_allocs_ = 0;
+      sessions[n_entered_].call_outs_.restart();
     if (n_entered_ < n) status_ = refused();
   }
   ~Entry() {
     uint64_t allocs = HostMemory::thread_allocs() - allocs_;
-    for (uint32_t i = 0; i < n_entered_; ++i) allocs -= sessions_[i].callback_allocs_;
+    for (uint32_t i = 0; i < n_entered_; ++i) allocs -= sessions_[i].call_outs_.allocs();
     for (uint32_t i = 0; i < n_entered_; ++i) {
       Session& session = sessions_[i];
       session.late_allocs_.fetch_add(allocs, std::memory_order_relaxed);
@@ -293,7 +293,7 @@ class Session::Together::Round {
 
   Status run(uint32_t& n_running) {
     for (uint32_t i = 0; i < n_; ++i) {
-      if (runs(i)) WEIR_TRY(named(sessions_[i].check_answer(), i));
+      if (runs(i)) WEIR_TRY(named(check_answer(sessions_[i]), i));
     }
     Status status;
     for (; n_looked_ < n_ && status.ok(); ++n_looked_) status = look(n_looked_);
@@ -303,7 +303,7 @@ class Session::Together::Round {
       return {};
     }
     for (uint32_t i = 0; i < n_looked_; ++i) {
-      if (kinds_[i] == kText) sessions_[i].parts_.take_back();
+      if (kinds_[i] == kText) sessions_[i].answering_.take_text_back();
     }
     return status;
   }
@@ -314,7 +314,11 @@ class Session::Together::Round {
   static Status named(Status status, uint32_t i) {
     return status.ok() ? status : fail(status.code(), "sessions[%u]: %s", i, last_error_text());
   }
-  bool runs(uint32_t i) const { return sessions_[i].answer_.state != AnswerState::kNone; }
+  static Status check_answer(const Session& s) {
+    WEIR_TRY(s.answering_.check_place());
+    return s.check_logits();
+  }
+  bool runs(uint32_t i) const { return sessions_[i].answering_.state().runs(); }
 
   weir_event begin_event(uint32_t i) const {
     weir_event event = WEIR_EVENT_INIT;
@@ -336,18 +340,19 @@ class Session::Together::Round {
     kinds_[i] = kNothing;
     if (!runs(i)) return {};
     weir_event event = begin_event(i);
-    s.parts_.mark();
-    if (s.give_text(event)) {
+    s.answering_.mark();
+    if (s.answering_.give_text(event)) {
       kinds_[i] = kText;
       put(i, event);
       return {};
     }
     kinds_[i] = kEnd;
-    if (s.answer_.stop != WEIR_STOP_NONE) return {};
+    if (s.answering_.state().stop != WEIR_STOP_NONE) return {};
     weir_token token = -1;
-    WEIR_TRY(named(s.draw_for_answer(token, s.answer_.stop), i));
-    if (s.answer_.stop != WEIR_STOP_NONE) {
-      s.answer_.ended_by = token;
+    int32_t stop = WEIR_STOP_NONE;
+    WEIR_TRY(named(s.draw_for_answer(token, stop), i));
+    if (stop != WEIR_STOP_NONE) {
+      s.answering_.end_by(token, stop);
       return {};
     }
     kinds_[i] = kToken;
@@ -371,9 +376,9 @@ class Session::Together::Round {
       Session& s = sessions_[i];
       weir_event event = begin_event(i);
       if (kinds_[i] == kToken) {
-        s.give_token(tokens_[k++], event);
+        s.answering_.give_token(tokens_[k++], event);
       } else if (kinds_[i] == kEnd) {
-        s.end_answer(event);
+        s.answering_.give_end(event);
       } else {
         event.kind = WEIR_EVENT_END;
       }

@@ -1,10 +1,10 @@
-// Masks of tokens, and the part of a session that uses them.
+// Masks of tokens, and what of an answer they are asked for.
 #include "runtime/token_mask.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "runtime/session_entry.h"
+#include "runtime/answering.h"
 
 namespace weir {
 
@@ -91,29 +91,8 @@ uint32_t TokenMask::n_allowed() const {
   return static_cast<uint32_t>(n);
 }
 
-Status Session::set_token_mask(weir_mask_fn fn, void* user) {
-  Lock lock(*this);
-  WEIR_TRY(lock.status());
-  mask_.set_function(fn, user, model_->config().vocab_size);
-  return {};
-}
-
-Status Session::set_constraint(constraint::SharedConstraint* constraint) {
-  Lock lock(*this);
-  WEIR_TRY(lock.status());
-  mask_.set_constraint(constraint, model_->config().vocab_size);
-  if (answer_.state == AnswerState::kNone) answer_from_ = rules_from_ = kv_.n_tokens();
-  return {};
-}
-
 // Thoughts, calls and what names them stay free.
-bool Session::constraint_rules(int32_t segment) { return segment == WEIR_SEGMENT_ANSWER; }
-
-// The next token belongs to a part that is free, or ends one: what the constraint rules begins behind it.
-void Session::free_next_token() {
-  rules_from_ = kv_.n_tokens() + 1;
-  mask_.restart();
-}
+static bool constraint_rules(int32_t segment) { return segment == WEIR_SEGMENT_ANSWER; }
 
 static bool opens_thought(const AnswerTag& tag) {
   constexpr auto kAnswerPlace = uint8_t{1u << static_cast<uint32_t>(AnswerPlace::kAnswer)};
@@ -121,66 +100,83 @@ static bool opens_thought(const AnswerTag& tag) {
   return opens && tag.token >= 0;
 }
 
+void AnswerMask::begin(uint32_t n_tokens) {
+  mask_.restart();
+  from_ = rules_from_ = n_tokens;
+}
+
+void AnswerMask::copy_from(const AnswerMask& other) {
+  mask_.copy_from(other.mask_);
+  from_ = other.from_;
+  rules_from_ = other.rules_from_;
+}
+
+void AnswerMask::free_next(uint32_t n_tokens) {
+  rules_from_ = n_tokens + 1;
+  mask_.restart();
+}
+
 // An answer may begin with a thought, where a token alone opens one.
-void Session::allow_thought() {
-  for (const AnswerTag& tag : model_->answer_format().tags()) {
+void AnswerMask::allow_thought(const Model& model) {
+  for (const AnswerTag& tag : model.answer_format().tags()) {
     if (opens_thought(tag)) mask_.allow(tag.token);
   }
 }
 
 // Whether the latest token was ruled. What is then said is ruled to its end, also where it looks like a tag, or like a
 // call without tags, as an object does that begins with "name".
-bool Session::is_in_ruled_text() const {
-  const uint32_t n = kv_.n_tokens();
-  if (!mask_.has_constraint() || std::max(answer_from_, rules_from_) >= n) return false;
-  const weir_token latest = record_.view(n).back();
-  const auto tags = model_->answer_format().tags();
-  return answer_from_ + 1 < n || std::none_of(tags.begin(), tags.end(), [&](const AnswerTag& tag) {
-           return opens_thought(tag) && tag.token == latest;
-         });
+bool AnswerMask::is_in_ruled_text(const MaskRequest& r) const {
+  const uint32_t n = r.n_tokens;
+  if (!mask_.has_constraint() || std::max(from_, rules_from_) >= n) return false;
+  const weir_token latest = r.record.view(n).back();
+  const auto tags = r.model.answer_format().tags();
+  return from_ + 1 < n || std::none_of(tags.begin(), tags.end(),
+                                       [&](const AnswerTag& tag) { return opens_thought(tag) && tag.token == latest; });
 }
 
 // The tokens of the answer, and those of them that the constraint rules.
-Status Session::answer_tokens(std::span<const weir_token>& out, std::span<const weir_token>& ruled) {
-  const uint32_t n = kv_.n_tokens();
-  answer_from_ = std::min(answer_from_, n);
-  rules_from_ = std::clamp(rules_from_, answer_from_, n);
-  if (answer_from_ < record_.first())
+Status AnswerMask::find_tokens(const MaskRequest& r, Tokens& out, Tokens& ruled) {
+  const uint32_t n = r.n_tokens;
+  from_ = std::min(from_, n);
+  rules_from_ = std::clamp(rules_from_, from_, n);
+  if (from_ < r.record.first())
     return fail(WEIR_ERR_UNSUPPORTED, "an answer of more tokens than the session keeps cannot have a mask");
-  out = record_.view(n).subspan(answer_from_ - record_.first());
-  ruled = out.subspan(rules_from_ - answer_from_);
+  out = r.record.view(n).subspan(from_ - r.record.first());
+  ruled = out.subspan(rules_from_ - from_);
   return {};
 }
 
-// What may be drawn. Null at `words`: everything. `is_over`: nothing may, or the answer's text is complete and may not
-// go on.
-Status Session::find_mask(bool in_answer, const uint32_t*& words, bool& is_over) {
-  words = nullptr;
+Status AnswerMask::ask_function(const MaskRequest& r, Tokens answer) {
+  const weir_mask_info info = {
+      sizeof(weir_mask_info), r.model.config().vocab_size, static_cast<uint32_t>(answer.size()), 0, answer.data(),
+      mask_.words()};
+  const Answer agreement = r.calls.call([&] { return mask_.function()(mask_.user(), &info); });
+  if (agreement.agreed) return {};
+  return fail(WEIR_ERR_CANCELLED, "the function that masks tokens refused%s", agreement.why());
+}
+
+Status AnswerMask::find(const MaskRequest& r, TokenMask*& mask, bool& is_over) {
+  mask = nullptr;
   is_over = false;
   if (!mask_.is_on()) return {};
-  const bool is_ruled = !in_answer || constraint_rules(parts_.segment()) || is_in_ruled_text();
+  const bool in_answer = r.answering != nullptr;
+  const bool is_ruled = !in_answer || constraint_rules(r.answering->parts().segment()) || is_in_ruled_text(r);
   if (!is_ruled) {
-    free_next_token();
+    free_next(r.n_tokens);
     if (mask_.function() == nullptr) return {};
   }
-  std::span<const weir_token> answer, ruled;
-  WEIR_TRY(answer_tokens(answer, ruled));
+  Tokens answer, ruled;
+  WEIR_TRY(find_tokens(r, answer, ruled));
   if (is_ruled) {
-    WEIR_TRY(mask_.follow(model_->tokenizer(), ruled));
+    WEIR_TRY(mask_.follow(r.model.tokenizer(), ruled));
     if (in_answer && mask_.is_over()) return is_over = true, Status();
-    WEIR_TRY(mask_.fill(!in_answer || (answer_.flags & WEIR_GENERATE_IGNORE_EOS) == 0));
-    if (in_answer && answer.empty() && mask_.has_constraint()) allow_thought();
+    WEIR_TRY(mask_.fill(!in_answer || !r.answering->state().has(WEIR_GENERATE_IGNORE_EOS)));
+    if (in_answer && answer.empty() && mask_.has_constraint()) allow_thought(r.model);
   } else {
     mask_.fill_all();
   }
-  if (mask_.function() != nullptr) {
-    const weir_mask_info info = {
-        sizeof(weir_mask_info), model_->config().vocab_size, static_cast<uint32_t>(answer.size()), 0, answer.data(),
-        mask_.words()};
-    const Answer agreement = call_out([&] { return mask_.function()(mask_.user(), &info); });
-    if (!agreement.agreed) return fail(WEIR_ERR_CANCELLED, "the function that masks tokens refused%s", agreement.why());
-  }
-  words = mask_.words();
+  if (mask_.function() != nullptr) WEIR_TRY(ask_function(r, answer));
+  mask = &mask_;
   is_over = !mask_.allows_any();
   return {};
 }
