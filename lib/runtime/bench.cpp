@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "core/clock.h"
 #include "policy/room.h"
-#include "runtime/session.h"
+#include "runtime/session_entry.h"
 
 namespace weir {
 namespace {
@@ -55,12 +54,11 @@ struct Session::Benchmark {
     const Lock lock(s);
     WEIR_TRY(lock.status());
     WEIR_TRY(s.check_token(token));
-    const uint64_t started = now_ns();
+    Stepping stepping(s);
     const uint32_t before = s.kv_.n_tokens();
-    s.is_used_ = true;
     WEIR_TRY(s.machine_->profile(token, seconds));
     for (uint32_t pos = before; pos < s.kv_.n_tokens(); ++pos) s.record_.put(pos, &token, 1);
-    if (s.machine_->kind() == Machine::Kind::kSplit) s.count_step(token, started);  // a step like any other
+    if (s.machine_->kind() == Machine::Kind::kSplit) stepping.count(token);  // a step like any other
     return {};
   }
 };

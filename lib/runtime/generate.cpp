@@ -6,14 +6,15 @@
 
 namespace weir {
 
-void Session::count_step(weir_token token, uint64_t started) {
-  pulled_until_ = has_logits_ && token == drawn_ && drawn_for_ + 1 == kv_.n_tokens() ? kv_.n_tokens() : UINT32_MAX;
-  record_.put(kv_.n_tokens() - 1, &token, 1);
-  sampler_.accept(token);
-  has_logits_ = true;
-  n_decode_.fetch_add(1, std::memory_order_relaxed);
-  pages_attended_.store(step_.pages_attended, std::memory_order_relaxed);
-  decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
+void Session::Stepping::count(weir_token token) {
+  const uint32_t n = s_.kv_.n_tokens();
+  s_.pulled_until_ = s_.has_logits_ && token == s_.drawn_ && s_.drawn_for_ + 1 == n ? n : UINT32_MAX;
+  s_.record_.put(n - 1, &token, 1);
+  s_.sampler_.accept(token);
+  s_.has_logits_ = true;
+  s_.n_decode_.fetch_add(1, std::memory_order_relaxed);
+  s_.pages_attended_.store(s_.step_.pages_attended, std::memory_order_relaxed);
+  s_.decode_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
 }
 
 Status Session::step(weir_token token) {
@@ -23,52 +24,51 @@ Status Session::step(weir_token token) {
   if (kv_.n_tokens() >= policy_->needs().context_tokens) {
     return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context are taken", policy_->needs().context_tokens);
   }
-  if (!was_drawn(token) && take_cancel()) return fail(WEIR_ERR_CANCELLED, "the step was cancelled");
-  const uint64_t started = begin_step();
+  if (!was_drawn(token) && cancel_.take()) return fail(WEIR_ERR_CANCELLED, "the step was cancelled");
+  Stepping stepping(*this);
   WEIR_TRY(machine_->step(token));
-  count_step(token, started);
+  stepping.count(token);
   detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(token));
   return {};
 }
 
-// Draws a token for the answer, or says why it ends: `token` is then what ended it, or -1.
-Status Session::draw_for_answer(weir_token& token, int32_t& stop) {
+Status Session::Answers::draw(Session& s, weir_token& token, int32_t& stop) {
+  const Answering::State& answer = s.answering_.state();
+  const uint32_t n_tokens = s.kv_.n_tokens();
   token = -1;
   stop = WEIR_STOP_NONE;
-  if (answering_.state().is_full()) return stop = WEIR_STOP_LENGTH, Status();
-  if (take_cancel()) return stop = WEIR_STOP_CANCELLED, Status();
-  if (kv_.n_tokens() >= policy_->needs().context_tokens) return stop = WEIR_STOP_CONTEXT, Status();
-  if (answering_.force(token)) {
-    drawn_ = token;
-    drawn_for_ = kv_.n_tokens();
-    mask_.free_next(kv_.n_tokens());
+  if (answer.is_full()) return stop = WEIR_STOP_LENGTH, Status();
+  if (s.cancel_.take()) return stop = WEIR_STOP_CANCELLED, Status();
+  if (n_tokens >= s.policy_->needs().context_tokens) return stop = WEIR_STOP_CONTEXT, Status();
+  if (s.answering_.force(token)) {
+    s.drawn_ = token;
+    s.drawn_for_ = n_tokens;
+    s.mask_.free_next(n_tokens);
     return {};
   }
-  WEIR_TRY(draw(token));
-  stop = token < 0 ? int32_t{WEIR_STOP_CONSTRAINT} : answering_.stop_at(token);
+  const uint64_t started = now_ns();
+  const Tokenizer& tokenizer = s.model_->tokenizer();
+  // A thought is free but for its end: the text of a constraint has still to come.
+  const bool has_more =
+      answer.n_tokens < answer.min_tokens || (s.mask_.has_constraint() && s.answering_.parts().in_thought());
+  s.sampler_.forbid(has_more ? tokenizer.ends() : std::span<const weir_token>());
+  Status status = s.sample_logits(true, token);
+  s.sampler_.forbid({});
+  if (status.ok() && token >= 0 && answer.n_top != 0) {
+    const uint32_t n_top = std::min(answer.n_top, s.model_->config().vocab_size);
+    status = s.machine_->find_probs(token, n_top, s.answering_.probs());
+  }
+  s.decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
+  WEIR_TRY(status);
+  stop = token < 0 ? int32_t{WEIR_STOP_CONSTRAINT} : s.answering_.stop_at(token);
   return {};
 }
 
-Status Session::draw(weir_token& token) {
-  const uint64_t started = now_ns();
-  const Answering::State& answer = answering_.state();
-  // A thought is free but for its end: the text of a constraint has still to come.
-  const bool has_more =
-      answer.n_tokens < answer.min_tokens || (mask_.has_constraint() && answering_.parts().in_thought());
-  sampler_.forbid(has_more ? model_->tokenizer().ends() : std::span<const weir_token>());
-  Status status = sample_logits(true, token);
-  sampler_.forbid({});
-  if (status.ok() && token >= 0 && answer.n_top != 0)
-    status = machine_->find_probs(token, std::min(answer.n_top, model_->config().vocab_size), answering_.probs());
-  decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
-  return status;
-}
-
-Status Session::open_answer(const weir_generate_options& options) {
+Status Session::Answers::open(Session& s, const weir_generate_options& options) {
   WEIR_TRY(Answering::check(options));
-  WEIR_TRY(check_logits());
-  WEIR_TRY(answering_.begin(options));
-  mask_.begin(kv_.n_tokens());
+  WEIR_TRY(s.check_logits());
+  WEIR_TRY(s.answering_.begin(options));
+  s.mask_.begin(s.kv_.n_tokens());
   return {};
 }
 
@@ -97,19 +97,19 @@ class Session::ShownAnswer {
   // Draws a token, shows it and appends it, or says why the answer ends.
   Status add_token(int32_t& stop, weir_generate_result& result) {
     weir_token token = -1;
-    WEIR_TRY(s_.draw_for_answer(token, stop));
+    WEIR_TRY(Answers::draw(s_, token, stop));
     if (token >= 0) result.last_token = token;
     if (stop != WEIR_STOP_NONE) return {};
     const Answering::Text text = s_.answering_.push(token);
     show(token, text.piece.text);
-    const uint64_t started = s_.begin_step();
+    Stepping stepping(s_);
     const Status status = s_.machine_->step(token);  // also if the callback refused: it was shown
     if (!status.ok()) {
       // The token is not part of the conversation: it does not count and leaves no bytes for the text of the next one.
       s_.answering_.take_back(text);
       return status;
     }
-    s_.count_step(token, started);
+    stepping.count(token);
     s_.answering_.add_shown(token, text);
     if (text.piece.found >= 0) {
       stop = WEIR_STOP_STRING;
@@ -141,14 +141,14 @@ class Session::ShownAnswer {
 Status Session::generate(const weir_generate_options& options, weir_generate_result& result) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  WEIR_TRY(open_answer(options));
+  WEIR_TRY(Answers::open(*this, options));
   return ShownAnswer(*this, options).run(result);
 }
 
 Status Session::begin_answer(const weir_generate_options& options) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  WEIR_TRY(open_answer(options));
+  WEIR_TRY(Answers::open(*this, options));
   answering_.begin_events();
   return {};
 }
@@ -156,19 +156,18 @@ Status Session::begin_answer(const weir_generate_options& options) {
 Status Session::next_event(weir_event& event) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  WEIR_TRY(answering_.check_place());
-  WEIR_TRY(check_logits());
+  WEIR_TRY(Answers::check(*this));
   event.n_tokens = kv_.n_tokens();
   event.logprob = NAN;
   if (answering_.give_text(event)) return {};
   if (answering_.state().stop == WEIR_STOP_NONE) {
     weir_token token = -1;
     int32_t stop = WEIR_STOP_NONE;
-    WEIR_TRY(draw_for_answer(token, stop));
+    WEIR_TRY(Answers::draw(*this, token, stop));
     if (stop == WEIR_STOP_NONE) {
-      const uint64_t started = begin_step();
+      Stepping stepping(*this);
       WEIR_TRY(machine_->step(token));
-      count_step(token, started);
+      stepping.count(token);
       answering_.give_token(token, event);
       return {};
     }

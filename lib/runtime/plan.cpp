@@ -139,15 +139,7 @@ Status fit_store(const Model& model, const weir_session_options& o, uint32_t n_t
   return status.code() == WEIR_ERR_BUDGET ? Status() : status;
 }
 
-}  // namespace
-
-Status check_options(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
-                     const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
-  if (model.vocab_only())
-    return fail(WEIR_ERR_STATE,
-                "the model was opened with WEIR_MODEL_VOCAB_ONLY or WEIR_MODEL_DESCRIBE_ONLY and has no weights");
-  WEIR_TRY(check_numbers(o));
-  const ModelConfig& c = model.config();
+PolicyConfig describe_model(const weir_session_options& o, const ModelConfig& c) {
   PolicyConfig config;
   config.n_layers = c.n_layers;
   config.n_heads = c.n_heads;
@@ -159,24 +151,17 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   config.max_prompt_tokens = o.max_prompt_tokens;
   config.attn_scale = c.attn_scale;
   config.options = {o.policy_options, o.n_policy_options};
-  FileBytes head_file;
-  WEIR_TRY(read_head_file(o, head_file, config));
-  WEIR_TRY(budget_of(o, c, config.budget_tokens));
-  WEIR_TRY(make_policy(o.policy, config, storage, policy));
+  return config;
+}
 
-  const PolicyNeeds& needs = policy->needs();
-  setup.model = &model;
-  setup.rules = policy->step_rules();
-  WEIR_TRY(find_backend({o, model, needs, storage.windows.any(), devices, weights}, setup));
-  setup.n_threads = n_threads;
-  // A conversation without end has no larger chunks than one of the model's context.
-  const bool endless = o.context_tokens == 0 && o.batch_tokens == 0 && c.context_tokens != 0;
-  setup.max_tok = std::min({batch_of(o), needs.context_tokens, endless ? c.context_tokens : needs.context_tokens});
+// Streams and pages, and whether the options fit them.
+Status describe_pages(const weir_session_options& o, const ModelConfig& c, const PolicyNeeds& needs,
+                      const StreamWindows& windows, SessionSetup& setup) {
   setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
               needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores,
               c.window,     c.global_every};
-  setup.kv.windows = storage.windows;
-  setup.kv.own_pages = storage.windows.pages(setup.max_tok, needs.context_tokens);
+  setup.kv.windows = windows;
+  setup.kv.own_pages = windows.pages(setup.max_tok, needs.context_tokens);
   setup.kv.recall_slots = needs.recall_slots;
   setup.kv.one_pool = needs.one_pool;
   setup.kv.by_layer = needs.layer_pages;
@@ -185,14 +170,13 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   setup.kv.history.n_layers = setup.kv.n_global(c.n_layers) - setup.kv.n_global(needs.history_from_layer);
   setup.kv.window_pages = pages_of_window(c.window, setup.max_tok, needs.context_tokens);
   const uint64_t pool_bytes = setup.kv.n_slots() * setup.kv.page_bytes();
-  if (storage.windows.any() && o.budget_bytes != 0 && pool_bytes > o.budget_bytes) {
+  if (windows.any() && o.budget_bytes != 0 && pool_bytes > o.budget_bytes) {
     return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes: with the windows of the option heads the pool takes %llu",
                 static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(pool_bytes));
   }
-  if (storage.windows.any() && o.spill_budget_bytes != 0)
+  if (windows.any() && o.spill_budget_bytes != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: with the option heads nothing is stored of what leaves");
-  if (!storage.windows.any() && may_keep_copies(needs, setup.rules))
-    setup.kv.archive_pages = whole_pages(needs.context_tokens);
+  if (!windows.any() && may_keep_copies(needs, setup.rules)) setup.kv.archive_pages = whole_pages(needs.context_tokens);
   if (setup.kv.n_archived_streams() == 0) setup.kv.archive_pages = 0;
   setup.max_archive_pages = setup.kv.archive_pages;
   if (o.spill_budget_bytes == 0) setup.kv.archive_pages = 0;
@@ -208,9 +192,12 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
         "%u tokens in each of %u streams are more pages than can be numbered; a smaller context or budget is needed",
         setup.kv.max_capacity() * kPageTokens, setup.kv.n_streams());
   }
-  setup.record = plan_record(needs, setup.kv);
-  OpShapes& shapes = setup.shapes;
-  shapes.n_threads = n_threads;
+  return {};
+}
+
+OpShapes describe_shapes(const ModelConfig& c, const PolicyNeeds& needs, const SessionSetup& setup) {
+  OpShapes shapes;
+  shapes.n_threads = setup.n_threads;
   shapes.max_tok = setup.max_tok;
   shapes.max_cols = c.max_cols();
   shapes.max_rows = std::max({c.vocab_size, c.d_ff, c.n_heads * c.head_dim, c.d_model});
@@ -224,11 +211,44 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   shapes.n_experts_used = c.n_experts_used;
   shapes.expert_ff = c.expert_ff;
   shapes.shared_ff = c.shared_ff;
-#define WEIR_OP(op, Args)               \
-  if (setup.backend->ops.op == nullptr) \
-    return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, setup.backend->name);
+  return shapes;
+}
+
+Status check_ops(const Backend& backend) {
+#define WEIR_OP(op, Args) \
+  if (backend.ops.op == nullptr) return fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op " #op, backend.name);
 #include "ops/ops.inc"
 #undef WEIR_OP
+  return {};
+}
+
+}  // namespace
+
+Status check_options(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
+                     const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy, SessionSetup& setup) {
+  if (model.vocab_only())
+    return fail(WEIR_ERR_STATE,
+                "the model was opened with WEIR_MODEL_VOCAB_ONLY or WEIR_MODEL_DESCRIBE_ONLY and has no weights");
+  WEIR_TRY(check_numbers(o));
+  const ModelConfig& c = model.config();
+  PolicyConfig config = describe_model(o, c);
+  FileBytes head_file;
+  WEIR_TRY(read_head_file(o, head_file, config));
+  WEIR_TRY(budget_of(o, c, config.budget_tokens));
+  WEIR_TRY(make_policy(o.policy, config, storage, policy));
+
+  const PolicyNeeds& needs = policy->needs();
+  setup.model = &model;
+  setup.rules = policy->step_rules();
+  WEIR_TRY(find_backend({o, model, needs, storage.windows.any(), devices, weights}, setup));
+  setup.n_threads = n_threads;
+  // A conversation without end has no larger chunks than one of the model's context.
+  const bool endless = o.context_tokens == 0 && o.batch_tokens == 0 && c.context_tokens != 0;
+  setup.max_tok = std::min({batch_of(o), needs.context_tokens, endless ? c.context_tokens : needs.context_tokens});
+  WEIR_TRY(describe_pages(o, c, needs, storage.windows, setup));
+  setup.record = plan_record(needs, setup.kv);
+  setup.shapes = describe_shapes(c, needs, setup);
+  WEIR_TRY(check_ops(*setup.backend));
   const bool by_half = (o.spill_flags & WEIR_SPILL_HALF) != 0 && o.spill_budget_bytes == 0;
   if (!by_half || setup.module != nullptr || !setup.kv.recalls()) return plan_store(o, needs, setup);
   bool fits = false;

@@ -125,7 +125,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
                     n_tokens, answer.why());
       }
     }
-    if (take_cancel()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
+    if (cancel_.take()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
     uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, std::min(step_.b.max_tok, machine_->max_rows()));
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
@@ -135,7 +135,7 @@ Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_pr
     WEIR_TRY(room);
     const uint32_t n_left = n_tokens - done - n_tok;
     const Status status = machine_->run_chunk(tokens + done, n_tok, n_left);
-    if (status.code() == WEIR_ERR_CANCELLED) (void)take_cancel();
+    if (status.code() == WEIR_ERR_CANCELLED) (void)cancel_.take();
     if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;
     WEIR_TRY(status);
     done += n_tok;

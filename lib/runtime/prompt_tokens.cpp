@@ -115,9 +115,9 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
   }
   if (plan.reads_all) forget_to_read_again();
   if (plan.steps_again) {
-    const uint64_t started = begin_step();
+    Stepping stepping(*this);
     WEIR_TRY(machine_->step(last));
-    count_step(last, started);
+    stepping.count(last);
     detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(last));
   }
   if (plan.rest.empty()) return {};

@@ -153,9 +153,9 @@ Status Session::rewind_to(uint32_t n_tokens, uint32_t flags) {
 Status Session::read_again(uint32_t n_tokens) {
   while (kv_.n_tokens() < n_tokens) {
     const weir_token token = record_.at(kv_.n_tokens());
-    const uint64_t started = begin_step();
+    Stepping stepping(*this);
     const Status status = machine_->step(token);
-    if (status.ok()) count_step(token, started);
+    if (status.ok()) stepping.count(token);
     has_logits_ = false;
     WEIR_TRY(status);
   }

@@ -168,7 +168,7 @@ Status Session::sample(weir_token& token) {
   WEIR_TRY(entry.status());
   WEIR_TRY(check_logits());
   // In a loop of sample and step, where every token that was drawn has been appended.
-  if (pulled_until_ == kv_.n_tokens() && take_cancel())
+  if (pulled_until_ == kv_.n_tokens() && cancel_.take())
     return fail(WEIR_ERR_CANCELLED, "sampling was cancelled; what was drawn before is in the conversation");
   weir_token found = -1;
   WEIR_TRY(sample_logits(false, found));

@@ -134,7 +134,9 @@ class Session {
    private:
     Session& session_;
   };
-  class Prompt;  // what a prompt changed, and the way back
+  class Prompt;    // what a prompt changed, and the way back
+  class Stepping;  // this and the next: session_entry.h
+  struct Answers;
   class ShownAnswer;
   class PageMemory;  // these three: saved_session.h
   class Saver;
@@ -162,22 +164,13 @@ class Session {
   Status check_token(weir_token token) const;
   Status read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
   Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
-  Status open_answer(const weir_generate_options& options);
-  Status draw_for_answer(weir_token& token, int32_t& stop);
-  Status draw(weir_token& token);
   // -1: the mask lets nothing follow.
   Status sample_logits(bool in_answer, weir_token& token);
-  // Before a step of the machine and after it.
-  uint64_t begin_step() { return is_used_ = true, now_ns(); }
-  void count_step(weir_token token, uint64_t started);
 
   Status build(SpillStore* other);  // by setup_ and with policy_; other: see Machine::create
   Status copy_conversation(Session& parent);
   void copy_counters(const Session& parent);
 
-  // Clears a pending cancel and returns whether there was one, or the shared one is set; the caller then ends because
-  // of it.
-  bool take_cancel() { return cancel_.take(); }
   // A token that sample() gave for the next position may have been shown: no cancel refuses it a place.
   bool was_drawn(weir_token token) const { return has_logits_ && token == drawn_ && drawn_for_ == kv_.n_tokens(); }
   Status check_logits() const;

@@ -1,6 +1,7 @@
-// The guard that calls into a session hold: one thread at a time, and allocations are counted.
+// What calls into a session have in common: the guard that they hold, steps, and answers.
 #pragma once
 
+#include "core/clock.h"
 #include "runtime/session.h"
 
 namespace weir {
@@ -27,6 +28,30 @@ class Session::Entry {
   Session& session_;
   bool entered_;
   uint64_t allocs_;
+};
+
+// A step of the session's machine, from its beginning. A step that failed is not counted.
+class Session::Stepping {
+ public:
+  explicit Stepping(Session& session) : Stepping(session, now_ns()) {}
+  Stepping(Session& session, uint64_t started) : s_(session), started_(started) { session.is_used_ = true; }
+  void count(weir_token token);
+
+ private:
+  Session& s_;
+  uint64_t started_;
+};
+
+// What answers of both kinds do.
+struct Session::Answers {
+  static Status open(Session& session, const weir_generate_options& options);
+  // Of one that is pulled: whether it can go on.
+  static Status check(const Session& session) {
+    WEIR_TRY(session.answering_.check_place());
+    return session.check_logits();
+  }
+  // Draws a token for the answer, or says why it ends: `token` is then what ended it, or -1.
+  static Status draw(Session& session, weir_token& token, int32_t& stop);
 };
 
 }  // namespace weir

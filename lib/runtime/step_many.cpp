@@ -10,7 +10,7 @@
 
 #include "runtime/machine_device.h"
 #include "runtime/machine_host.h"
-#include "runtime/session.h"
+#include "runtime/session_entry.h"
 
 namespace weir {
 namespace {
@@ -136,7 +136,7 @@ Status Session::Together::check_turn(const Session& s, weir_token token, uint32_
 // of sessions whose token was drawn for the next draw.
 Status Session::Together::take_cancels(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
-    if (!sessions[i].was_drawn(tokens[i]) && sessions[i].take_cancel())
+    if (!sessions[i].was_drawn(tokens[i]) && sessions[i].cancel_.take())
       return fail(WEIR_ERR_CANCELLED, "sessions[%u] was cancelled", i);
   }
   return {};
@@ -277,7 +277,7 @@ Status Session::Together::end_device_turn(Session& session, weir_token token, ui
 }
 
 void Session::Together::end_turn(Session& s, weir_token token, uint64_t started) {
-  s.count_step(token, started);
+  Stepping(s, started).count(token);
   if (!s.keeps_text_)
     s.detokenizer_.reset(&s.model_->tokenizer(), false, s.model_->tokenizer().starts_text_after(token));
 }
@@ -293,7 +293,7 @@ class Session::Together::Round {
 
   Status run(uint32_t& n_running) {
     for (uint32_t i = 0; i < n_; ++i) {
-      if (runs(i)) WEIR_TRY(named(check_answer(sessions_[i]), i));
+      if (runs(i)) WEIR_TRY(named(Answers::check(sessions_[i]), i));
     }
     Status status;
     for (; n_looked_ < n_ && status.ok(); ++n_looked_) status = look(n_looked_);
@@ -313,10 +313,6 @@ class Session::Together::Round {
 
   static Status named(Status status, uint32_t i) {
     return status.ok() ? status : fail(status.code(), "sessions[%u]: %s", i, last_error_text());
-  }
-  static Status check_answer(const Session& s) {
-    WEIR_TRY(s.answering_.check_place());
-    return s.check_logits();
   }
   bool runs(uint32_t i) const { return sessions_[i].answering_.state().runs(); }
 
@@ -350,7 +346,7 @@ class Session::Together::Round {
     if (s.answering_.state().stop != WEIR_STOP_NONE) return {};
     weir_token token = -1;
     int32_t stop = WEIR_STOP_NONE;
-    WEIR_TRY(named(s.draw_for_answer(token, stop), i));
+    WEIR_TRY(named(Answers::draw(s, token, stop), i));
     if (stop != WEIR_STOP_NONE) {
       s.answering_.end_by(token, stop);
       return {};
