@@ -382,11 +382,11 @@ weir_status weir_session_unpin(weir_session* session, uint32_t first, uint32_t e
 }
 
 void weir_session_cancel(weir_session* session) {
-  if (session != nullptr) session->cancel();
+  if (session != nullptr) session->cancel().set();
 }
 
 void weir_session_clear_cancel(weir_session* session) {
-  if (session != nullptr) session->clear_cancel();
+  if (session != nullptr) session->cancel().clear();
 }
 
 weir_status weir_session_get_stats(const weir_session* session, weir_session_stats* stats) {

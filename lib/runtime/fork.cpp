@@ -3,7 +3,7 @@
 // neither can tell that the other exists.
 #include <algorithm>
 
-#include "runtime/session.h"
+#include "runtime/session_entry.h"
 
 namespace weir {
 

@@ -3,7 +3,7 @@
 
 #include "core/call.h"
 #include "policy/prompts.h"
-#include "runtime/session.h"
+#include "runtime/session_entry.h"
 
 namespace weir {
 namespace {
@@ -22,8 +22,8 @@ bool has_page_of(const KvCache& kv, uint32_t first, uint32_t end) {
 
 }  // namespace
 
-Status Session::Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head,
-                             const PageLists& lists, const float* page_mass) {
+Status SessionTrace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head,
+                           const PageLists& lists, const float* page_mass) {
   const KvView view = kv.view(layer);
   weir_trace_layer info = {};
   info.struct_size = sizeof(info);
@@ -43,42 +43,44 @@ Status Session::Trace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads
   info.mass = page_mass;
   Answer answer;
   {
-    const ThreadPool::LeaseBreak others(session_.pool_);  // it may step other sessions
-    answer = session_.call_outs_.call([&] { return fn(user, &info); });
+    const ThreadPool::LeaseBreak others(pool_);  // it may step other sessions
+    answer = calls_.call([&] { return fn(user, &info); });
   }
   if (!answer.agreed)
     return fail(WEIR_ERR_CANCELLED, "the trace callback stopped the step in layer %u%s", layer, answer.why());
   return {};
 }
 
-Status Session::check_range(uint32_t first, uint32_t end) const {
-  if (first < end && end <= kv_.n_tokens()) return {};
-  return fail(WEIR_ERR_INVALID_ARG, "positions %u..%u are not a range of the conversation's %u", first, end,
-              kv_.n_tokens());
-}
-
-Status Session::set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear) {
-  if (!has_page_of(kv_, first, end))  // nothing changes, so that no tables are sent
-    return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
-  (void)tables_.change()->set_flags(first, end, set, clear);
-  return {};
-}
+// Pins are flags of pages.
+struct Session::Pins {
+  static Status check(const Session& s, uint32_t first, uint32_t end) {
+    const uint32_t n = s.kv_.n_tokens();
+    if (first < end && end <= n) return {};
+    return fail(WEIR_ERR_INVALID_ARG, "positions %u..%u are not a range of the conversation's %u", first, end, n);
+  }
+  static Status change(Session& s, uint32_t first, uint32_t end, uint32_t set, uint32_t clear) {
+    if (!has_page_of(s.kv_, first, end))  // nothing changes, so that no tables are sent
+      return fail(WEIR_ERR_NOT_FOUND, "every page of the positions %u..%u has left", first, end - 1);
+    (void)s.tables_.change()->set_flags(first, end, set, clear);
+    return {};
+  }
+};
 
 Status Session::pin(uint32_t first, uint32_t end) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
-  WEIR_TRY(check_range(first, end));
+  WEIR_TRY(Pins::check(*this, first, end));
   WEIR_TRY(host_tables());
   WEIR_TRY(policy_->admit_pin(kv_, first, end));
-  return set_flags(first, end, kPageKept, 0);
+  return Pins::change(*this, first, end, kPageKept, 0);
 }
 
 Status Session::unpin(uint32_t first, uint32_t end) {
   const Lock lock(*this);
   WEIR_TRY(lock.status());
-  WEIR_TRY(check_range(first, end));
+  WEIR_TRY(Pins::check(*this, first, end));
   WEIR_TRY(host_tables());
-  return set_flags(first, end, 0, kPageStays | kPageFirstPrompt);
+  return Pins::change(*this, first, end, 0, kPageStays | kPageFirstPrompt);
 }
 
 Status Session::page_states(weir_page_state* out, uint32_t capacity, uint32_t& n_pages) {
@@ -122,18 +124,17 @@ Status Session::page_states(weir_page_state* out, uint32_t capacity, uint32_t& n
 }
 
 Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {
+  const auto read = [&] {
+    n_lost = 0;
+    // pages_evicted() is up to date after every step, whether the host or the device has the current tables.
+    n_events = kv_.events().read(events_read_, kv_.pages_evicted(), out, capacity, n_lost);
+    return Status();
+  };
   // In on_token the thread has the session already, and no step is running.
-  if (token_thread_.load() == this_thread()) return read_events(out, capacity, n_events, n_lost);
+  if (token_thread_.load() == this_thread()) return read();
   const Lock lock(*this);
   WEIR_TRY(lock.status());
-  return read_events(out, capacity, n_events, n_lost);
-}
-
-Status Session::read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost) {
-  n_lost = 0;
-  // pages_evicted() is up to date after every step, whether the host or the device has the current tables.
-  n_events = kv_.events().read(events_read_, kv_.pages_evicted(), out, capacity, n_lost);
-  return {};
+  return read();
 }
 
 Status Session::set_trace(weir_trace_fn fn, void* user) {

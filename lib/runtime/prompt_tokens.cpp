@@ -1,10 +1,15 @@
 // A session is given the tokens that its conversation is to have: what it holds of them stays, the rest is read.
 #include "runtime/session_entry.h"
+#include "text/token_match.h"
 
 namespace weir {
 
 // What a prompt keeps and reads, before anything changes.
 struct Session::PromptPlan {
+  Status make(Session& s, std::span<const weir_token> wanted, const weir_prompt_options& options);
+  static TokenMatch match_record(const Session& s, std::span<const weir_token> wanted, bool exact);
+  static void forget_to_read_again(Session& s);
+
   uint32_t n_tokens = 0, n_kept = 0;
   std::span<const weir_token> rest;  // that is read
   bool steps_again = false;          // the last token is, for its logits
@@ -33,39 +38,41 @@ bool has_page_between(const KvCache& kv, uint32_t n_front, uint32_t first) {
 
 // What of the conversation can stay. Where the record lacks the middle, that counts as the same if no step can attend
 // it any more, and if all that is recorded, before and after it, is the same. Otherwise only the beginning is certain.
-TokenMatch Session::match_record(std::span<const weir_token> wanted, bool exact) const {
-  const uint32_t n = kv_.n_tokens(), first = record_.first();
-  const std::span<const weir_token> latest = record_.view(n), front = record_.front(n);
-  const Tokenizer& tokenizer = model_->tokenizer();
+TokenMatch Session::PromptPlan::match_record(const Session& s, std::span<const weir_token> wanted, bool exact) {
+  const uint32_t n = s.kv_.n_tokens(), first = s.record_.first();
+  const std::span<const weir_token> latest = s.record_.view(n), front = s.record_.front(n);
+  const Tokenizer& tokenizer = s.model_->tokenizer();
   if (first == 0) return match_tokens(tokenizer, latest, wanted);
   const TokenMatch match = match_tokens(tokenizer, front, wanted);
   const bool is_whole = match.n_held == front.size() && match.n_wanted == front.size() && wanted.size() > first;
   const auto n_front = static_cast<uint32_t>(front.size());
-  if (exact || !is_whole || cold_.is_on() || archive_.is_on() || has_page_between(kv_, n_front, first)) return match;
+  if (exact || !is_whole || s.cold_.is_on() || s.archive_.is_on() || has_page_between(s.kv_, n_front, first))
+    return match;
   const TokenMatch end = match_tokens(tokenizer, latest, wanted.subspan(first));
   // A pool of tokens at least: one that is equal by chance says nothing of those before it.
   return end.n_held < front.size() ? match : TokenMatch{first + end.n_held, first + end.n_wanted};
 }
 
-Status Session::plan_prompt(std::span<const weir_token> wanted, const weir_prompt_options& options, PromptPlan& plan) {
-  for (const weir_token token : wanted) WEIR_TRY(check_token(token));
+Status Session::PromptPlan::make(Session& s, std::span<const weir_token> wanted, const weir_prompt_options& options) {
+  PromptPlan& plan = *this;
+  for (const weir_token token : wanted) WEIR_TRY(s.check_token(token));
   const bool exact = (options.flags & WEIR_PROMPT_EXACT) != 0;
-  const TokenMatch match = match_record(wanted, exact);
+  const TokenMatch match = match_record(s, wanted, exact);
   plan.rest = wanted.subspan(match.n_wanted);
   plan.n_kept = match.n_held;
-  plan.steps_again = plan.rest.empty() && (match.n_held < kv_.n_tokens() || !has_logits_);
+  plan.steps_again = plan.rest.empty() && (match.n_held < s.kv_.n_tokens() || !s.has_logits_);
   if (plan.steps_again) --plan.n_kept;
-  look_at_losses();
+  s.look_at_losses();
   uint32_t unused = 0;
-  const bool goes_back = plan.n_kept < kv_.n_tokens();
-  if (goes_back) WEIR_TRY(check_record(plan.n_kept));
-  if (exact && goes_back && !find_lost(plan.n_kept, false, unused).ok()) {
+  const bool goes_back = plan.n_kept < s.kv_.n_tokens();
+  if (goes_back) WEIR_TRY(s.check_record(plan.n_kept));
+  if (exact && goes_back && !s.find_lost(plan.n_kept, false, unused).ok()) {
     plan = {0, 0, wanted, false, true, 0};
   } else {
-    plan.pages_missing = pages_missing(plan.n_kept);
+    plan.pages_missing = s.pages_missing(plan.n_kept);
   }
   const uint64_t n_all = plan.n_kept + (plan.steps_again ? 1 : 0) + plan.rest.size();
-  const uint32_t context = policy_->needs().context_tokens;
+  const uint32_t context = s.policy_->needs().context_tokens;
   if (n_all + options.reserve_tokens > context) {
     return fail(WEIR_ERR_CONTEXT_FULL,
                 "a conversation of %llu tokens and %u more for what follows: the context has %u positions",
@@ -76,10 +83,10 @@ Status Session::plan_prompt(std::span<const weir_token> wanted, const weir_promp
 }
 
 // Forgets the conversation, but not what decides about the next draws.
-void Session::forget_to_read_again() {
-  const Sampler::State drawing = sampler_.state();
-  forget();
-  sampler_.restore({drawing.options, drawing.random, 0});
+void Session::PromptPlan::forget_to_read_again(Session& s) {
+  const Sampler::State drawing = s.sampler_.state();
+  s.forget();
+  s.sampler_.restore({drawing.options, drawing.random, 0});
 }
 
 Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_prompt_options& options,
@@ -88,7 +95,7 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
   WEIR_TRY(entry.status());
   WEIR_TRY(host_tables());
   PromptPlan plan;
-  WEIR_TRY(plan_prompt(wanted, options, plan));
+  WEIR_TRY(plan.make(*this, wanted, options));
   const uint32_t before = kv_.n_tokens();
   const auto tell = [&] {
     report.n_tokens = plan.n_tokens;
@@ -113,7 +120,7 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
     }
     tell();
   }
-  if (plan.reads_all) forget_to_read_again();
+  if (plan.reads_all) PromptPlan::forget_to_read_again(*this);
   if (plan.steps_again) {
     Stepping stepping(*this);
     WEIR_TRY(machine_->step(last));

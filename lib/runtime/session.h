@@ -20,9 +20,9 @@
 #include "runtime/page_tables.h"
 #include "runtime/sampler.h"
 #include "runtime/session_setup.h"
+#include "runtime/session_trace.h"
 #include "runtime/token_mask.h"
 #include "runtime/token_record.h"
-#include "text/token_match.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
 #include "weir/save.h"
@@ -83,8 +83,7 @@ class Session {
   Status page_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   // Any thread. A cancel stays until a call has ended because of it, or it is cleared.
-  void cancel() { cancel_.set(); }
-  void clear_cancel() { cancel_.clear(); }
+  Cancel& cancel() { return cancel_; }
   Status set_cancel(SharedCancel* cancel);  // that its calls look at, too
   void get_stats(weir_session_stats& stats) const;
   void get_memory(weir_memory_info& info) const;
@@ -92,7 +91,6 @@ class Session {
   void* owner() const { return owner_; }
   const DeviceModule* device_module() const { return machine_->module(); }  // null: all of it runs on the processor
   const weir_plan_info& plan_info() const { return plan_; }
-  const Backend* backend() const { return step_.backend; }
   // Tests look at pages through this; one thread at a time. After a step on a device, host_tables() first.
   const KvCache& kv() const { return kv_; }
   const SpillStore& store() const { return store_; }  // for tests
@@ -105,35 +103,9 @@ class Session {
 
  private:
   class Entry;  // one thread at a time, allocation counting
-  // One thread at a time, without the counting.
-  class Lock {
-   public:
-    explicit Lock(Session& session) : session_(session), entered_(!session.busy_.exchange(true)) {}
-    ~Lock() {
-      if (entered_) session_.busy_.store(false);
-    }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-    Status status() const { return entered_ ? Status() : fail(WEIR_ERR_BUSY, "another thread is inside this session"); }
-
-   private:
-    Session& session_;
-    bool entered_;
-  };
-  // Hands what a step did to the application.
-  class Trace final : public StepTrace {
-   public:
-    explicit Trace(Session& session) : session_(session) {}
-    Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
-                 const float* page_mass) override;
-
-    weir_trace_fn fn = nullptr;
-    void* user = nullptr;
-    bool possible = false;  // the session was created for it
-
-   private:
-    Session& session_;
-  };
+  class Lock;   // one thread at a time, without the counting
+  struct Pins;
+  struct PromptPlan;
   class Prompt;    // what a prompt changed, and the way back
   class Stepping;  // this and the next: session_entry.h
   struct Answers;
@@ -144,22 +116,15 @@ class Session {
   Status describe(NamedValues& out) const;
   void forget();  // the conversation
   void wipe_conversation();
-  Status check_range(uint32_t first, uint32_t end) const;
-  Status set_flags(uint32_t first, uint32_t end, uint32_t set, uint32_t clear);
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
   Status cut_to(uint32_t n_tokens);
   void look_at_losses();
   Status rewind_to(uint32_t n_tokens, uint32_t flags);
   uint64_t pages_missing(uint32_t n_tokens) const;
-  struct PromptPlan;
-  TokenMatch match_record(std::span<const weir_token> wanted, bool exact) const;
-  Status plan_prompt(std::span<const weir_token> wanted, const weir_prompt_options& options, PromptPlan& plan);
-  void forget_to_read_again();
   void restart_text();  // sampler and detokenizer are those of the record's last tokens
   Status forget_after_cut();
   Status check_record(uint32_t n_tokens) const;
   Status read_again(uint32_t n_tokens);
-  Status read_events(PageEvent* out, uint32_t capacity, uint32_t& n_events, uint64_t& n_lost);
 
   Status check_token(weir_token token) const;
   Status read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
@@ -197,7 +162,8 @@ class Session {
   ColdPages cold_;
   PageArchive archive_;
   Step step_;
-  Trace trace_{*this};
+  CallOuts call_outs_;
+  SessionTrace trace_{pool_, call_outs_};
   Sampler sampler_;
   AnswerMask mask_{memory_};
   TokenRecord record_;  // of which the conversation has kv_.n_tokens()
@@ -208,7 +174,6 @@ class Session {
   bool is_used_ = false, was_used_ = false;
   bool has_logits_ = false;
 
-  CallOuts call_outs_;
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};
   Cancel cancel_;

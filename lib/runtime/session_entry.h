@@ -30,6 +30,22 @@ class Session::Entry {
   uint64_t allocs_;
 };
 
+// One thread at a time, without the counting.
+class Session::Lock {
+ public:
+  explicit Lock(Session& session) : session_(session), entered_(!session.busy_.exchange(true)) {}
+  ~Lock() {
+    if (entered_) session_.busy_.store(false);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  Status status() const { return entered_ ? Status() : fail(WEIR_ERR_BUSY, "another thread is inside this session"); }
+
+ private:
+  Session& session_;
+  bool entered_;
+};
+
 // A step of the session's machine, from its beginning. A step that failed is not counted.
 class Session::Stepping {
  public:
