@@ -57,7 +57,7 @@ class Answering {
   void begin_events() { state_.pull = State::kRuns; }
   // No event comes any more, because the conversation goes on elsewhere.
   void leave();
-  // Of an answer whose events are pulled: whether the conversation is where the latest event left it.
+  // Whether the conversation is where the latest event of a pulled answer left it.
   Status check_place() const;
   void wipe_all();
 

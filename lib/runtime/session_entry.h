@@ -61,7 +61,7 @@ class Session::Stepping {
 // What answers of both kinds do.
 struct Session::Answers {
   static Status open(Session& session, const weir_generate_options& options);
-  // Of one that is pulled: whether it can go on.
+  // Whether one that is pulled can go on.
   static Status check(const Session& session) {
     WEIR_TRY(session.answering_.check_place());
     return session.check_logits();
