@@ -45,7 +45,7 @@ struct HeadSeen {
 // How far a stream is.
 struct StreamProgress {
   uint32_t n;        // listed pages
-  uint32_t next;     // of them, those that have left `order`
+  uint32_t next;     // listed pages that have left `order`
   uint32_t taken;    // in the list: attended
   uint32_t dropped;  // lost
   bool done;

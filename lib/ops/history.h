@@ -80,7 +80,7 @@ struct HistoryRules {
 // What a step may cost; each counts tokens of one KV head.
 struct HistorySize {
   uint32_t candidates = 0;  // keys that are read, besides sinks, recent and pinned ones; as many as tokens: all
-  uint32_t top = 0;         // of them, those that a head attends
+  uint32_t top = 0;         // candidates that a head attends
 };
 
 // Candidates that were found before there was a query. Only those of streams that had no more than `capacity` are kept;

@@ -13,7 +13,7 @@ namespace {
 // In pages. What a short prompt does not need of its part goes to the answer.
 struct Split {
   uint32_t all = 0;     // attended in a step
-  uint32_t prompt = 0;  // of these, prompt pages, when the prompt is longer than `whole`
+  uint32_t prompt = 0;  // attended prompt pages, when the prompt is longer than `whole`
   uint32_t whole = 0;   // a prompt of at most this many pages is attended whole; at least `prompt`
   uint32_t prompt_part(uint32_t n_prompt) const { return n_prompt <= whole ? n_prompt : prompt; }
   uint32_t decode_part(uint32_t n_prompt) const { return all - prompt_part(n_prompt); }

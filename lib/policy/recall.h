@@ -21,7 +21,7 @@ struct RecallOptions {
   SelectionOptions selection = {.agg = AggMode::kMaxZ, .skip_layers = 0};
   RecallStamp stamp = RecallStamp::kWanted;
   uint32_t from = 0;        // pages that a step wants, besides the open one
-  uint32_t pages = 8;       // of them, most that return in a step and stream; 0: all
+  uint32_t pages = 8;       // wanted pages that return in a step and stream, at most; 0: all
   uint32_t attend_top = 0;  // attended are the wanted pages, not all resident ones
   uint32_t protect = 0;     // newest sealed pages that do not leave
   // > 0: the slots that prompt pages may hold when the answer needs the others. Each part then wants pages of its own.

@@ -24,7 +24,7 @@ struct AnswerTag {
   weir_token token = -1;   // of this text; -1: none
   uint8_t from = 0;        // bits 1 << AnswerPlace: where it is a tag
   uint8_t to = 0;          // AnswerPlace behind it, or kByHeader
-  uint8_t call = 0;        // of those that begin and end a call: which belong together
+  uint8_t call = 0;        // which tags that begin and end a call belong together
   bool is_kept = false;    // it is part of the call
   bool ends_call = false;  // only the call that `call` began
 };

@@ -46,7 +46,7 @@ namespace Weir
             owned?.Dispose();
         }
 
-        /// <summary>Somebody is inside. Of what one thread at a time may use, alone.</summary>
+        /// <summary>Somebody is inside; alone, where one thread at a time may use it.</summary>
         internal Use Enter() => new Use(this, false);
 
         internal Use EnterAlone() => new Use(this, true);

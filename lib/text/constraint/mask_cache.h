@@ -22,7 +22,7 @@ class MaskCache {
   struct Exits {
     static constexpr uint32_t kAll = 0x80000000u;
     std::span<const uint32_t> pairs;  // node; texts of a counting terminal on the way to it, with kAll less its depth
-    uint32_t least = 0, most = 0;     // of those texts, for an exit that counts
+    uint32_t least = 0, most = 0;     // bounds of the number of those texts, for an exit that counts
     size_t size() const { return pairs.size() / 2; }
     uint32_t node(size_t i) const { return pairs[2 * i] & ~kAll; }
     bool is_all(size_t i) const { return (pairs[2 * i] & kAll) != 0; }

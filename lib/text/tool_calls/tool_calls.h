@@ -21,7 +21,7 @@ class ToolCalls {
 
   enum class Kind : uint8_t { kCalls, kMalformed, kText };  // kText: an object that calls nothing
   // The text between the tags of a call, in which there may be several calls; `header`: what came before it between
-  // tags. Of a malformed one nothing is added.
+  // tags. A malformed one adds nothing.
   Kind add(CallForm form, std::string_view header, std::string_view text);
   // [{"id", "name", "arguments"}], NUL-terminated; null: none.
   const char* json() const { return n_calls_ == 0 ? nullptr : json_.c_str(); }
