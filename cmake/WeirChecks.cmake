@@ -16,6 +16,9 @@ function(weir_add_check name label)
                        ENVIRONMENT "${weir_check_environment}")
 endfunction()
 
+weir_add_check(runtime/device_interface runtime sh "${PROJECT_SOURCE_DIR}/tests/runtime/device_interface.sh"
+               "${CMAKE_COMMAND}" "${PROJECT_SOURCE_DIR}" "${WEIR_CPU_TARGETS_DIR}/device_interface.h")
+weir_test_target(runtime/device_interface weir)
 weir_add_check(gpu/run gpu sh "${PROJECT_SOURCE_DIR}/tests/gpu/test_run.sh")
 foreach(check docs includes size spread lists)
   weir_add_check("style/${check}" style Python3::Interpreter "${PROJECT_SOURCE_DIR}/.ci/check" ${check})

@@ -3,10 +3,7 @@
 #pragma once
 
 #include "device/kernels.h"
-#include "kv/step_state.h"
-#include "kv/tables.h"
-#include "ops/ops.h"
-#include "ops/step_rules.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 
@@ -22,8 +19,6 @@ uint64_t matmul_scratch_bytes(const OpShapes& shapes);  // matmul.cu
 uint64_t attn_scratch_bytes(const OpShapes& shapes);    // attn_paged.cu
 uint64_t page_select_scratch_bytes(const OpShapes& shapes);
 uint64_t experts_scratch_bytes(const OpShapes& shapes);  // experts.cu
-
-using StepTables = KvTables;
 
 Status step_begin(OpContext& cx, const StepBeginArgs& a);
 constexpr uint32_t resident_words(uint32_t n_rows) { return (n_rows + 31) / 32; }

@@ -1,6 +1,6 @@
 #version 460
 // Computes: attention of one query row over the listed KV pages; before it, if asked to, the rotation of the query and
-// the appending of the new key and value; after it page masses and stamps (lib/device/kernels.h, AttnDecodeArgs).
+// the appending of the new key and value; after it page masses and stamps (lib/device/kernels/attn_decode.h).
 // Method: Dao et al., "Flash-Decoding" (splits and their merge).
 // Shapes: shaders/decode.h. Launch: x over lists of query heads of one KV head, y over splits of its pages. A group of
 // kLanes lanes takes a page at a time, each lane kChunks times 4 channels, with a running softmax of their own; nobody

@@ -11,7 +11,7 @@ namespace weir::vulkan {
 #include "step_state.h"
 #endif
 
-// Flags of a page, kPage* of lib/ops/ops.h.
+// Flags of a page, kPage* of lib/ops/types.h.
 WEIR_SHARED uint kFlagKept = 4;
 WEIR_SHARED uint kFlagStays = 5;
 

@@ -1,6 +1,6 @@
 #version 460
 // Computes: y = W x (+ bias), or y += that, for several inputs x: a matrix of the decode steps of several sessions
-// (GemvArgs of lib/device/kernels.h). A result has the bits that step_gemv.comp gives it.
+// (GemvArgs of lib/device/kernels/gemv.h). A result has the bits that step_gemv.comp gives it.
 // Shapes: W [n_rows, 32 * n_blocks] in planes, x as step_pack.comp leaves them, y and bias [n_rows].
 // Launch: a subgroup for every so many rows.
 #extension GL_GOOGLE_include_directive : require

@@ -16,6 +16,10 @@
 #include "cuda/attn/rotate_append.cuh"
 #include "cuda/common/device.cuh"
 #include "cuda/ops.h"
+#include "device/kernels/attn_decode.h"
+#include "ops/attn_paged.h"
+#include "ops/page_stamp.h"
+#include "ops/rope_append.h"
 
 namespace weir::cuda {
 namespace {

@@ -5,8 +5,7 @@
 
 #include "core/status.h"
 #include "device/kernels.h"
-#include "ops/ops.h"
-#include "ops/step_rules.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 

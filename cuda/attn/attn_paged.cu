@@ -5,6 +5,13 @@
 #include "cuda/common/base.cuh"
 #include "cuda/ops.h"
 #include "cuda/pages/page_recall.cuh"
+#include "device/kernels/attn_decode.h"
+#include "ops/attn_history.h"
+#include "ops/attn_paged.h"
+#include "ops/attn_progressive.h"
+#include "ops/attn_stamp.h"
+#include "ops/history_begin.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 namespace {

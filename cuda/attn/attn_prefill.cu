@@ -7,6 +7,7 @@
 #include "cuda/attn/head_size.cuh"
 #include "cuda/attn/visible_tokens.cuh"
 #include "cuda/common/tensor_core.cuh"
+#include "ops/attn_paged.h"
 
 namespace weir::cuda {
 namespace {

@@ -1,7 +1,11 @@
 // Attention of many query rows over KV pages (attn_paged with n_tok > 1; any n_tok works).
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/types.h"
+
+namespace weir {
+struct AttnPagedArgs;
+}  // namespace weir
 
 namespace weir::cuda {
 

@@ -3,6 +3,7 @@
 #include "cuda/attn/attn_prefill.h"
 #include "cuda/attn/head_size.cuh"
 #include "cuda/attn/visible_tokens.cuh"
+#include "ops/attn_paged.h"
 
 namespace weir::cuda {
 namespace {

@@ -13,6 +13,10 @@
 #include "cuda/attn/attn_decode.cuh"
 #include "cuda/attn/online_softmax.cuh"
 #include "cuda/attn/stop_rounds.cuh"
+#include "device/kernels/attn_decode.h"
+#include "device/kernels/attn_stop.h"
+#include "ops/attn_paged.h"
+#include "ops/attn_stop.h"
 
 namespace weir::cuda {
 namespace {

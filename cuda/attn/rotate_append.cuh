@@ -4,6 +4,7 @@
 
 #include "cuda/attn/head_size.cuh"
 #include "cuda/pages/page_digest.cuh"
+#include "ops/rope_append.h"
 
 namespace weir::cuda {
 

@@ -20,6 +20,8 @@
 #include "cuda/attn/sparse_layer_recall.cuh"
 #include "cuda/attn/sparse_layer_stop.cuh"
 #include "cuda/common/device.cuh"
+#include "device/kernels/sparse_layer.h"
+#include "ops/attn_paged.h"
 
 namespace weir::cuda {
 namespace {

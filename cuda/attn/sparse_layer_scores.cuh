@@ -9,6 +9,7 @@
 #include "cuda/common/tensor_core.cuh"
 #include "cuda/common/top_k_shared.cuh"
 #include "cuda/pages/page_exchange.cuh"
+#include "device/kernels/sparse_layer.h"
 
 namespace weir::cuda::sparse {
 

@@ -14,7 +14,7 @@
 #include <cmath>
 
 #include "cuda/common/top_k_shared.cuh"
-#include "ops/ops.h"
+#include "ops/attn_stop.h"
 
 namespace weir::cuda::sparse {
 

@@ -9,6 +9,7 @@
 #include "cuda/common/base.cuh"
 #include "cuda/common/team_sum.cuh"
 #include "cuda/ops.h"
+#include "ops/token_mass.h"
 
 namespace weir::cuda {
 namespace {

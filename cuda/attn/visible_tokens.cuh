@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/common/base.cuh"
+#include "ops/attn_paged.h"
 
 namespace weir::cuda {
 

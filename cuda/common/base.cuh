@@ -11,7 +11,8 @@
 
 #include "core/status.h"
 #include "cuda/common/device.cuh"
-#include "ops/ops.h"
+#include "ops/gate.h"
+#include "ops/types.h"
 
 namespace weir::cuda {
 

@@ -18,6 +18,10 @@
 #include "cuda/matmul/gemv_input.cuh"
 #include "cuda/ops.h"
 #include "cuda/quant/formats.cuh"
+#include "device/kernels/experts_step.h"
+#include "device/kernels/gemv.h"
+#include "ops/experts.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 namespace {

@@ -5,6 +5,7 @@
 #include "cuda/common/base.cuh"
 #include "cuda/matmul/route.cuh"
 #include "device/kernels.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 

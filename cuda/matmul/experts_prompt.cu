@@ -8,6 +8,10 @@
 #include "cuda/matmul/gemm.cuh"
 #include "cuda/ops.h"
 #include "cuda/quant/formats.cuh"
+#include "ops/experts.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 namespace {

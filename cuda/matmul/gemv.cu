@@ -4,6 +4,7 @@
 #include "cuda/common/device.cuh"
 #include "cuda/matmul/gemv_kernel.cuh"
 #include "cuda/ops.h"
+#include "device/kernels/gemv.h"
 
 namespace weir::cuda {
 

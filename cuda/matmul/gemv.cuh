@@ -4,7 +4,8 @@
 
 #include "core/status.h"
 #include "device/kernels.h"
-#include "ops/ops.h"
+#include "ops/types.h"
+#include "quant/weight_type.h"
 
 namespace weir::cuda {
 

@@ -8,6 +8,10 @@
 #include "cuda/matmul/gemv.cuh"
 #include "cuda/ops.h"
 #include "cuda/quant/formats.cuh"
+#include "device/kernels/gemv.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 namespace {

@@ -4,6 +4,8 @@
 // launch waits for the logits. For prompts the logits and the choice are kernels of their own.
 #include "cuda/matmul/route.cuh"
 
+#include "ops/experts.h"
+
 namespace weir::cuda {
 namespace {
 

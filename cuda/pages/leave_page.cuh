@@ -3,6 +3,8 @@
 #pragma once
 
 #include "cuda/pages/victim.cuh"
+#include "kv/page_events.h"
+#include "kv/step_state.h"
 
 namespace weir::cuda {
 

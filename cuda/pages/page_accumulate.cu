@@ -6,6 +6,7 @@
 #include "cuda/pages/page_accumulate.cuh"
 
 #include "cuda/ops.h"
+#include "ops/page_accumulate.h"
 
 namespace weir::cuda {
 namespace {

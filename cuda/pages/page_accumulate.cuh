@@ -4,6 +4,7 @@
 
 #include "cuda/common/base.cuh"
 #include "cuda/pages/victim.cuh"
+#include "ops/page_accumulate.h"
 
 namespace weir::cuda {
 

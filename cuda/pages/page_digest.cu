@@ -7,6 +7,7 @@
 #include "cuda/pages/page_digest.cuh"
 
 #include "cuda/ops.h"
+#include "ops/page_digest.h"
 
 namespace weir::cuda {
 namespace {

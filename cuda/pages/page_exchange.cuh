@@ -6,6 +6,7 @@
 
 #include "cuda/pages/leave_page.cuh"
 #include "cuda/pages/page_recall.cuh"
+#include "device/kernels/page_recall.h"
 
 namespace weir::cuda {
 

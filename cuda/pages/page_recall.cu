@@ -11,6 +11,9 @@
 #include "cuda/common/device.cuh"
 #include "cuda/pages/page_digest.cuh"
 #include "cuda/pages/recall_parts.cuh"
+#include "device/kernels/copies.h"
+#include "device/kernels/fill.h"
+#include "device/kernels/page_recall.h"
 
 namespace weir::cuda {
 namespace {

@@ -3,7 +3,8 @@
 
 #include "cuda/ops.h"
 #include "device/kernels.h"
-#include "kv/device_recall.h"
+#include "kv/tables.h"
+#include "ops/step_rules.h"
 
 namespace weir::cuda {
 

@@ -10,6 +10,8 @@
 
 #include "cuda/common/top_k.cuh"
 #include "cuda/ops.h"
+#include "ops/page_select.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 namespace {

@@ -4,6 +4,7 @@
 // (lib/policy/raas.cpp).
 #include "cuda/common/base.cuh"
 #include "cuda/ops.h"
+#include "device/kernels/page_softmax.h"
 
 namespace weir::cuda {
 namespace {

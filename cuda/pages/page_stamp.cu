@@ -7,6 +7,7 @@
 
 #include "cuda/ops.h"
 #include "cuda/step/step.cuh"
+#include "ops/page_stamp.h"
 
 namespace weir::cuda {
 namespace {

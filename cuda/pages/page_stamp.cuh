@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/common/top_k.cuh"
+#include "ops/page_stamp.h"
 
 namespace weir::cuda {
 

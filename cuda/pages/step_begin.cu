@@ -7,6 +7,7 @@
 // prompts and pins.
 #include "cuda/ops.h"
 #include "cuda/pages/leave_page.cuh"
+#include "device/kernels/step_begin.h"
 
 namespace weir::cuda {
 namespace {
@@ -96,7 +97,7 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
 }
 
 // Removes the pages of a stream that are outside its layer's window, as KvCache::slide. Executed by one warp.
-__device__ void slide(const StepTables& t, uint32_t stream, uint32_t window, uint32_t pos, Shared& shared) {
+__device__ void slide(const KvTables& t, uint32_t stream, uint32_t window, uint32_t pos, Shared& shared) {
   const uint32_t lane = threadIdx.x % kWarp;
   DeviceStream s = stream_at(t, stream);
   const uint32_t n = s.n_pages;
@@ -128,7 +129,7 @@ __device__ bool pages_may_leave(const StepBeginArgs& a, const Room& room) {
 // only be full here if the policy's rules are wrong. Then the token takes the stream's last page, not the table of the
 // next stream, and the host is told.
 __device__ void reserve(const StepBeginArgs& a, uint32_t stream, const Room& room) {
-  const StepTables& t = a.tables;
+  const KvTables& t = a.tables;
   const size_t first = t.row_begin[stream];
   const uint32_t capacity = t.row_begin[stream + 1] - t.row_begin[stream];
   const uint32_t n = t.n_pages[stream];
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs 
   if (threadIdx.x == 0) shared = {0, 0, 0};
   wait_for_previous();
   start_next();
-  const StepTables& t = a.tables;
+  const KvTables& t = a.tables;
   const uint32_t n_streams = t.n_layers * t.n_kv_heads;
   const uint32_t pos = a.state->n_tokens;
   const Room room = {pos, pos % kPageTokens == 0 ? 1u : 0u};

@@ -5,6 +5,8 @@
 
 #include "cuda/common/top_k.cuh"
 #include "cuda/ops.h"
+#include "kv/tables.h"
+#include "ops/step_rules.h"
 
 namespace weir::cuda {
 

@@ -6,6 +6,10 @@
 #include "cuda/ops.h"
 #include "cuda/quant/formats.cuh"
 #include "cuda/step/step.cuh"
+#include "ops/embed.h"
+#include "ops/rms_norm.h"
+#include "ops/rope_append.h"
+#include "ops/soft_cap.h"
 
 namespace weir::cuda {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "cuda/ops.h"
 #include "device/kernels.h"
+#include "kv/step_state.h"
 
 namespace weir::cuda {
 

@@ -2,6 +2,7 @@
 #include "cuda/common/base.cuh"
 #include "cuda/ops.h"
 #include "cuda/step/step.cuh"
+#include "device/kernels/step_end.h"
 
 namespace weir::cuda {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "cuda/step/top_logits.cuh"
 #include "cuda/step/top_logits_parts.cuh"
+#include "device/kernels/logits.h"
 
 namespace weir::cuda {
 namespace {

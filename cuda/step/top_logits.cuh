@@ -3,7 +3,7 @@
 
 #include "core/status.h"
 #include "device/kernels.h"
-#include "ops/ops.h"
+#include "ops/types.h"
 
 namespace weir::cuda {
 

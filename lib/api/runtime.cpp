@@ -6,6 +6,7 @@
 #include "api/handles.h"
 #include "core/machine_limits.h"
 #include "core/plain_text.h"
+#include "cpu/backend.h"
 
 namespace weir::api {
 namespace {

@@ -13,7 +13,8 @@
 #include "cpu/matmul_simd-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/contrib/math/math-inl.h"
-#include "ops/ops.h"
+#include "ops/gate.h"
+#include "ops/types.h"
 
 #include <cmath>
 #include <limits>

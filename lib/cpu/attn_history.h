@@ -1,7 +1,9 @@
 // Attention over the tokens that mattered to the steps before, and its tables after a prompt.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/attn_history.h"
+#include "ops/history_begin.h"
+#include "ops/table.h"
 
 namespace weir::cpu {
 

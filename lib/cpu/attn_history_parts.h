@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "cpu/attn_paged_parts.h"
 #include "cpu/history_lists.h"
-#include "ops/ops.h"
+#include "ops/attn_history.h"
 
 namespace weir::cpu {
 

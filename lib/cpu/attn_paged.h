@@ -1,7 +1,8 @@
-// Attention over KV pages on the CPU; ops/ops.h has the contract.
+// Attention over KV pages on the CPU; ops/attn_paged.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/attn_paged.h"
+#include "ops/table.h"
 
 namespace weir::cpu {
 

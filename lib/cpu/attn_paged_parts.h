@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "core/memory.h"
-#include "ops/ops.h"
+#include "ops/attn_paged.h"
 
 namespace weir::cpu {
 

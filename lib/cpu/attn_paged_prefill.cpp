@@ -13,6 +13,7 @@
 
 #include "cpu/attn_paged_parts.h"
 #include "cpu/simd_targets.h"
+#include "ops/attn_paged.h"
 #include "quant/half.h"
 
 #undef HWY_TARGET_INCLUDE

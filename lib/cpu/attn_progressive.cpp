@@ -20,6 +20,8 @@
 #include "cpu/attn_paged_parts.h"
 #include "cpu/simd_targets.h"
 #include "cpu/top_keys.h"
+#include "ops/attn_paged.h"
+#include "ops/soft_cap.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/attn_progressive.cpp"

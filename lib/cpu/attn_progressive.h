@@ -1,7 +1,8 @@
 // Attention that stops when it has seen enough, on the CPU.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/attn_progressive.h"
+#include "ops/table.h"
 
 namespace weir::cpu {
 

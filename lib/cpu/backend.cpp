@@ -4,6 +4,7 @@
 #include "cpu/attn_history.h"
 #include "cpu/attn_paged.h"
 #include "cpu/attn_progressive.h"
+#include "cpu/backend.h"
 #include "cpu/experts.h"
 #include "cpu/matmul.h"
 #include "cpu/page_accumulate.h"
@@ -15,7 +16,8 @@
 #include "cpu/rope_append.h"
 #include "cpu/soft_cap.h"
 #include "cpu/token_mass.h"
-#include "ops/ops.h"
+#include "ops/attn_stamp.h"
+#include "ops/table.h"
 #include "weir/runtime.h"
 
 namespace weir {

@@ -1,7 +1,8 @@
-// The op experts of the CPU backend (ops/ops.h has the contract).
+// The op experts of the CPU backend (ops/experts.h has the contract).
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/experts.h"
+#include "ops/table.h"
 
 namespace weir::cpu {
 

@@ -8,6 +8,8 @@
 #include "cpu/attn_history.h"
 #include "cpu/attn_history_parts.h"
 #include "cpu/simd_targets.h"
+#include "ops/attn_paged.h"
+#include "ops/history_begin.h"
 #include "ops/history_sums.h"
 
 #undef HWY_TARGET_INCLUDE

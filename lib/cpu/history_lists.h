@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "core/memory.h"
-#include "ops/ops.h"
+#include "ops/attn_history.h"
+#include "ops/history_begin.h"
 
 namespace weir::cpu {
 

@@ -1,10 +1,13 @@
-// The matrix ops of the CPU backend: embed, matmul and glu_matmul of the op table (ops/ops.h has the contracts).
+// The matrix ops of the CPU backend: embed, matmul and glu_matmul of the op table (ops/matmul.h has the contracts).
 // Few tokens: GEMV, the rows are streamed once from memory and multiplied with every token (gemv.cpp). Many tokens:
 // GEMM, register-blocked over tiles of decoded weights (gemm.cpp). When the weights are integers, the activations of a
 // call are 16-bit integers with one scale per 256 columns.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/embed.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
+#include "ops/table.h"
 
 namespace weir::cpu {
 

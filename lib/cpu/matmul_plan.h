@@ -9,7 +9,8 @@
 #include <cstddef>
 
 #include "cpu/matmul_kernels.h"
-#include "ops/ops.h"
+#include "ops/types.h"
+#include "quant/weight_type.h"
 
 namespace weir::cpu {
 

@@ -1,7 +1,7 @@
-// Accumulates attention masses as page scores on the CPU; ops/ops.h has the contract.
+// Accumulates attention masses as page scores on the CPU; ops/page_accumulate.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/page_accumulate.h"
 
 namespace weir::cpu {
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/table.h"
+
 namespace weir::cpu {
 namespace {
 

@@ -1,7 +1,7 @@
-// Digests of pages on the CPU; ops/ops.h has the contract.
+// Digests of pages on the CPU; ops/page_digest.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/page_digest.h"
 
 namespace weir::cpu {
 

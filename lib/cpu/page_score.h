@@ -1,7 +1,7 @@
-// Estimates of pages on the CPU; ops/ops.h has the contract.
+// Estimates of pages on the CPU; ops/page_score.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/page_score.h"
 
 namespace weir::cpu {
 

@@ -1,7 +1,8 @@
-// Top-k page selection on the CPU; ops/ops.h has the contract.
+// Top-k page selection on the CPU; ops/page_select.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/page_select.h"
+#include "ops/table.h"
 
 namespace weir::cpu {
 

@@ -1,7 +1,8 @@
-// RaaS stamping on the CPU; ops/ops.h has the contract.
+// RaaS stamping on the CPU; ops/page_stamp.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/page_stamp.h"
+#include "ops/table.h"
 
 namespace weir::cpu {
 

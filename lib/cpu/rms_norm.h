@@ -1,7 +1,7 @@
-// Root mean square normalisation on the CPU; ops/ops.h has the contract.
+// Root mean square normalisation on the CPU; ops/rms_norm.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/rms_norm.h"
 
 namespace weir::cpu {
 

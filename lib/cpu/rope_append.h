@@ -1,7 +1,7 @@
-// Head norms, rotary embedding and appending to the KV pages on the CPU; ops/ops.h has the contract.
+// Head norms, rotary embedding and appending to the KV pages on the CPU; ops/rope_append.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/rope_append.h"
 
 namespace weir::cpu {
 

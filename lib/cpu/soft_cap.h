@@ -1,7 +1,7 @@
-// Soft caps of output logits on the CPU; ops/ops.h has the contract.
+// Soft caps of output logits on the CPU; ops/soft_cap.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/soft_cap.h"
 
 namespace weir::cpu {
 

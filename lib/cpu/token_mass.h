@@ -1,7 +1,8 @@
-// Attention weights of tokens over many query rows on the CPU; ops/ops.h has the contract.
+// Attention weights of tokens over many query rows on the CPU; ops/token_mass.h has the contract.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/table.h"
+#include "ops/token_mass.h"
 
 namespace weir::cpu {
 

@@ -15,8 +15,14 @@
 #include "cuda/pages/page_recall.cuh"
 #include "cuda/pages/page_score.cuh"
 #include "cuda/session.h"
+#include "device/kernels/sparse_layer.h"
+#include "device/module.h"
+#include "device_interface.h"
+#include "models/model.h"
+#include "ops/attn_paged.h"
+#include "ops/table.h"
+#include "policy/policy.h"
 #include "quant/planes.h"
-#include "runtime/device_module.h"
 #include "weir/runtime.h"
 
 namespace weir::cuda {

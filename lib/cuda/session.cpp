@@ -6,6 +6,7 @@
 #include <new>
 
 #include "cuda/cuda_session.h"
+#include "ops/table.h"
 
 namespace weir::cuda {
 

@@ -2,7 +2,7 @@
 // cuda_session.h and, the table of ops, module.cpp.
 #pragma once
 
-#include "runtime/device_module.h"
+#include "device/module.h"
 
 namespace weir::cuda {
 

@@ -9,6 +9,14 @@
 #include <atomic>
 #include <cstring>
 
+#include "device/kernels/copies.h"
+#include "device/kernels/fill.h"
+#include "device/kernels/logits.h"
+#include "device/kernels/page_recall.h"
+#include "kv/kv_cache.h"
+#include "ops/page_digest.h"
+#include "ops/table.h"
+
 namespace weir::device {
 
 static uint64_t new_serial() {

@@ -7,9 +7,9 @@
 #include <span>
 
 #include "device/kernels.h"
+#include "device/module.h"
 #include "device/queue.h"
 #include "models/attend.h"
-#include "runtime/device_module.h"
 
 namespace weir::device {
 

@@ -8,6 +8,7 @@
 
 #include "core/status.h"
 #include "device/kernels.h"
+#include "ops/types.h"
 
 namespace weir::device {
 

@@ -1,6 +1,19 @@
 // Prompt chunks of a session on a device: runs the stages of each layer (lib/models/layer.h) as ops over the chunk's
 // rows.
 #include "device/base_session.h"
+#include "device/kernels/gemv.h"
+#include "device/kernels/step_end.h"
+#include "kv/kv_cache.h"
+#include "ops/attn_paged.h"
+#include "ops/embed.h"
+#include "ops/experts.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
+#include "ops/page_digest.h"
+#include "ops/rms_norm.h"
+#include "ops/rope_append.h"
+#include "ops/soft_cap.h"
+#include "ops/token_mass.h"
 
 namespace weir::device {
 

@@ -4,6 +4,11 @@
 #include <atomic>
 
 #include "device/base_session.h"
+#include "device/kernels/copies.h"
+#include "device/kernels/fill.h"
+#include "device/kernels/page_recall.h"
+#include "kv/kv_cache.h"
+#include "ops/attn_paged.h"
 
 namespace weir::device {
 namespace {

@@ -5,6 +5,31 @@
 // itself, in its own queue. Where the queues fork or join, a kernel waits for all kernels before it: `overlap` needs a
 // single predecessor in the same queue.
 #include "device/base_session.h"
+#include "device/kernels/attn_decode.h"
+#include "device/kernels/attn_stop.h"
+#include "device/kernels/experts_step.h"
+#include "device/kernels/gemv.h"
+#include "device/kernels/page_recall.h"
+#include "device/kernels/page_score_step.h"
+#include "device/kernels/page_softmax.h"
+#include "device/kernels/page_stamp_at.h"
+#include "device/kernels/rope_append_at.h"
+#include "device/kernels/sparse_layer.h"
+#include "device/kernels/step_begin.h"
+#include "device/kernels/step_end.h"
+#include "kv/kv_cache.h"
+#include "ops/attn_stop.h"
+#include "ops/embed.h"
+#include "ops/matmul.h"
+#include "ops/page_accumulate.h"
+#include "ops/page_digest.h"
+#include "ops/page_score.h"
+#include "ops/page_select.h"
+#include "ops/page_stamp.h"
+#include "ops/rms_norm.h"
+#include "ops/rope_append.h"
+#include "ops/soft_cap.h"
+#include "policy/policy.h"
 
 namespace weir::device {
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/page_digest.h"
+
 namespace weir {
 namespace {
 

@@ -23,7 +23,7 @@
 #include "kv/page_events.h"
 #include "kv/streams.h"
 #include "kv/tables.h"
-#include "ops/ops.h"
+#include "ops/types.h"
 
 namespace weir {
 

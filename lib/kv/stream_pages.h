@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "ops/ops.h"
+#include "ops/types.h"
 
 namespace weir {
 

@@ -9,7 +9,7 @@
 
 #include "kv/attn_history.h"
 #include "kv/stream_pages.h"
-#include "ops/ops.h"
+#include "ops/types.h"
 
 namespace weir {
 

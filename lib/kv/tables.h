@@ -1,13 +1,13 @@
 // What page tables look like to those who only read and write them: policies, kernels and what enqueues these. Plain
 // structs of pointers, whose members are the columns of columns.inc; lib/kv/kv_cache.h owns the memory and knows what
 // may change when. KvView, the part of a layer's tables that attention needs, is an argument of operations
-// (lib/ops/ops.h).
+// (lib/ops/types.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "ops/ops.h"
+#include "ops/types.h"
 
 namespace weir {
 

@@ -7,6 +7,12 @@
 
 #include "kv/cold_pages.h"
 #include "models/compensate.h"
+#include "ops/attn_history.h"
+#include "ops/attn_paged.h"
+#include "ops/attn_progressive.h"
+#include "ops/page_digest.h"
+#include "ops/rope_append.h"
+#include "policy/policy.h"
 
 namespace weir {
 

@@ -5,10 +5,13 @@
 #include "core/status.h"
 #include "models/decoder.h"
 #include "models/layer.h"
-#include "ops/ops.h"
 #include "ops/step_rules.h"
+#include "ops/table.h"
 
 namespace weir {
+
+struct AttnPagedArgs;
+struct RopeAppendArgs;
 
 // What attention needs in a pass over some tokens of one session. Positions are those at the beginning of the pass.
 struct AttendPass {

@@ -6,6 +6,7 @@
 
 #include "kv/cold_pages.h"
 #include "models/attend.h"
+#include "ops/attn_paged.h"
 
 namespace weir {
 

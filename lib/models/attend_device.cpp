@@ -8,6 +8,7 @@
 #include "core/thread_pool.h"
 #include "kv/cold_pages.h"
 #include "models/attend.h"
+#include "ops/attn_paged.h"
 
 namespace weir {
 namespace {

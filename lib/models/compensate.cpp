@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/attn_paged.h"
+#include "ops/soft_cap.h"
+
 namespace weir {
 namespace {
 

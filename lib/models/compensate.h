@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kv/kv_cache.h"
-#include "ops/ops.h"
+#include "ops/attn_paged.h"
 
 namespace weir {
 

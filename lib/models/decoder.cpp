@@ -7,7 +7,14 @@
 
 #include "core/clock.h"
 #include "models/attend.h"
+#include "ops/embed.h"
+#include "ops/experts.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
+#include "ops/rms_norm.h"
+#include "ops/soft_cap.h"
 #include "policy/page_fetcher.h"
+#include "policy/policy.h"
 
 namespace weir {
 namespace {

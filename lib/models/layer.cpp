@@ -7,6 +7,8 @@
 
 #include "models/model.h"
 #include "models/tensor_reader.h"
+#include "ops/experts.h"
+#include "ops/matmul.h"
 
 namespace weir {
 namespace {

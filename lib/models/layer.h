@@ -8,11 +8,13 @@
 #include <span>
 
 #include "core/status.h"
-#include "ops/ops.h"
 #include "ops/traits.h"
+#include "ops/types.h"
+#include "quant/weight_type.h"
 
 namespace weir {
 
+struct ExpertsArgs;
 struct ModelConfig;
 struct ModelWeights;
 class TensorReader;

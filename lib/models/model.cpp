@@ -12,6 +12,7 @@
 #include "kv/checksum.h"
 #include "models/file_kind.h"
 #include "models/keys.h"
+#include "ops/experts.h"
 
 namespace weir {
 

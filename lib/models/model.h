@@ -16,7 +16,7 @@
 #include "gguf/gguf.h"
 #include "models/layer.h"
 #include "models/rope.h"
-#include "ops/ops.h"
+#include "ops/types.h"
 #include "text/answer_format.h"
 #include "text/tokenizer.h"
 #include "weir/model.h"

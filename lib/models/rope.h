@@ -12,7 +12,7 @@
 
 #include "core/status.h"
 #include "gguf/gguf.h"
-#include "ops/ops.h"
+#include "ops/types.h"
 
 namespace weir {
 

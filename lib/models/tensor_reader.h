@@ -8,7 +8,7 @@
 
 #include "core/status.h"
 #include "gguf/gguf.h"
-#include "ops/ops.h"
+#include "quant/weight_type.h"
 
 namespace weir {
 

@@ -7,7 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/ops.h"
+#include "ops/attn_paged.h"
+#include "ops/soft_cap.h"
 #include "quant/half.h"
 
 namespace weir::ref {

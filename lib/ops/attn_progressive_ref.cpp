@@ -8,7 +8,9 @@
 #include <limits>
 #include <utility>
 
-#include "ops/ops.h"
+#include "ops/attn_paged.h"
+#include "ops/attn_progressive.h"
+#include "ops/attn_stop.h"
 #include "quant/half.h"
 
 namespace weir::ref {

@@ -1,7 +1,8 @@
 // Attention with stamping, defined: one op after the other.
 // Paper: Hu et al., "RaaS: Reasoning-Aware Attention Sparsity for Efficient LLM Reasoning", arXiv:2502.11147 (v1), sec.
 // 3.2.
-#include "ops/ops.h"
+#include "ops/attn_stamp.h"
+#include "ops/table.h"
 
 namespace weir::ref {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ops/ops.h"
+#include "quant/weight_type.h"
 
 namespace weir::ref {
 

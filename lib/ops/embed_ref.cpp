@@ -1,5 +1,5 @@
 // Reference of embed: rows of the table, decoded and scaled.
-#include "ops/ops.h"
+#include "ops/embed.h"
 
 namespace weir::ref {
 

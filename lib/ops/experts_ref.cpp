@@ -4,8 +4,9 @@
 #include <limits>
 
 #include "ops/dot_ref.h"
+#include "ops/experts.h"
 #include "ops/gate_ref.h"
-#include "ops/ops.h"
+#include "ops/table.h"
 
 namespace weir {
 namespace {

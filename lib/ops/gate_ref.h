@@ -4,7 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/ops.h"
+#include "ops/gate.h"
+#include "ops/types.h"
 
 namespace weir::ref {
 

@@ -1,7 +1,7 @@
 // Reference of glu_matmul: activation(Wg x) * (Wu x), in f64 up to the result.
 #include "ops/dot_ref.h"
 #include "ops/gate_ref.h"
-#include "ops/ops.h"
+#include "ops/glu_matmul.h"
 
 namespace weir::ref {
 

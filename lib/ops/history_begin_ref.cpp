@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/history_begin.h"
 #include "ops/history_lists_ref.h"
 #include "ops/history_sums.h"
-#include "ops/ops.h"
 #include "quant/half.h"
 
 namespace weir::ref {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/ops.h"
+#include "ops/types.h"
 #include "quant/half.h"
 
 namespace weir {

@@ -1,6 +1,6 @@
 // Reference of matmul: dot products of decoded rows with the inputs, in f64, in the order of the columns.
 #include "ops/dot_ref.h"
-#include "ops/ops.h"
+#include "ops/matmul.h"
 
 namespace weir::ref {
 

@@ -1,9 +1,10 @@
 // How the attention masses of a step become page scores, defined.
 // Papers: Zhang et al., "H2O", arXiv:2306.14048, sec. 4 (kSum); Oren et al., "Transformers are Multi-State RNNs",
 // arXiv:2401.06104, sec. 4 (kLatestLayer; kLatestGroup is the same for one group).
-#include "ops/ops.h"
 
 #include <cmath>
+
+#include "ops/page_accumulate.h"
 
 namespace weir::ref {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/ops.h"
+#include "ops/page_digest.h"
 #include "quant/half.h"
 
 namespace weir {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/ops.h"
+#include "ops/page_select.h"
 
 namespace weir::ref {
 namespace {

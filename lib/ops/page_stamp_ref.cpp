@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/ops.h"
+#include "ops/page_stamp.h"
 
 namespace weir::ref {
 namespace {

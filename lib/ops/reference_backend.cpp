@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/history_lists_ref.h"
-#include "ops/ops.h"
+#include "ops/table.h"
 #include "weir/runtime.h"
 
 namespace weir {

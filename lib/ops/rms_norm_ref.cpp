@@ -3,7 +3,7 @@
 // Paper: Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467, sec. 4.
 #include <cmath>
 
-#include "ops/ops.h"
+#include "ops/rms_norm.h"
 
 namespace weir::ref {
 

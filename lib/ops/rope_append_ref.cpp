@@ -3,7 +3,7 @@
 // Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
 #include <cmath>
 
-#include "ops/ops.h"
+#include "ops/rope_append.h"
 #include "quant/half.h"
 
 namespace weir::ref {

@@ -1,6 +1,6 @@
 // Soft caps of output logits, defined.
 // Paper: Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", arXiv:2408.00118, sec. 2.
-#include "ops/ops.h"
+#include "ops/soft_cap.h"
 
 namespace weir::ref {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/ops.h"
+#include "ops/types.h"
 
 namespace weir {
 

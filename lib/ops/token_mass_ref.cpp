@@ -3,7 +3,8 @@
 // Papers: Li et al., "SnapKV", arXiv:2404.14469, sec. 4 (observation window); Zhang et al., "H2O", arXiv:2306.14048.
 #include <cmath>
 
-#include "ops/ops.h"
+#include "ops/soft_cap.h"
+#include "ops/token_mass.h"
 #include "quant/half.h"
 
 namespace weir::ref {

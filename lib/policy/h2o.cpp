@@ -8,6 +8,9 @@
 // without dividing and over the whole prompt: score=norm_sum, init=window and init=zero are additions.
 #include <algorithm>
 
+#include "ops/page_accumulate.h"
+#include "ops/table.h"
+#include "ops/token_mass.h"
 #include "policy/options.h"
 #include "policy/policy.h"
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ops/history_begin.h"
+#include "ops/table.h"
 #include "policy/policy.h"
 
 namespace weir {

@@ -8,7 +8,8 @@
 #include <algorithm>
 
 #include "kv/cold_pages.h"
-#include "ops/ops.h"
+#include "ops/attn_stop.h"
+#include "ops/types.h"
 
 namespace weir {
 

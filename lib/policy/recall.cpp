@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "kv/cold_pages.h"
+#include "ops/table.h"
+
 namespace weir {
 namespace {
 

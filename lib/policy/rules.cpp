@@ -6,6 +6,11 @@
 #include <utility>
 
 #include "kv/kv_cache.h"
+#include "ops/page_accumulate.h"
+#include "ops/page_score.h"
+#include "ops/page_select.h"
+#include "ops/page_stamp.h"
+#include "ops/table.h"
 #include "policy/page_fetcher.h"
 
 namespace weir {

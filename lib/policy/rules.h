@@ -9,14 +9,16 @@
 
 #include "core/status.h"
 #include "kv/tables.h"
-#include "ops/ops.h"
+#include "ops/attn_stop.h"
 #include "ops/step_rules.h"
+#include "ops/types.h"
 
 namespace weir {
 
 class ColdPages;
 class KvCache;
 class PageFetcher;
+struct OpTable;
 
 // When it is asked which page leaves.
 enum class Phase : uint8_t { kPrompt, kPromptEnd, kDecode };

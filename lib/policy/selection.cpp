@@ -1,6 +1,10 @@
 // Scores pages by their digests and selects the best; see selection.h.
 #include "policy/selection.h"
 
+#include "ops/page_score.h"
+#include "ops/page_select.h"
+#include "ops/table.h"
+
 namespace weir {
 
 Status read_digest(OptionReader& options, DigestKind& digest, float& spread) {

@@ -12,6 +12,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/table.h"
+#include "ops/token_mass.h"
+
 namespace weir {
 namespace {
 

@@ -8,6 +8,9 @@
 // every query of a full stream marks the page with the least mean weight, and the page with the most marks leaves.
 #include <algorithm>
 
+#include "ops/page_accumulate.h"
+#include "ops/table.h"
+#include "ops/token_mass.h"
 #include "policy/options.h"
 #include "policy/policy.h"
 

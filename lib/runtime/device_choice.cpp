@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "cpu/backend.h"
+#include "ops/table.h"
+
 namespace weir {
 namespace {
 

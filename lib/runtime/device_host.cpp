@@ -9,6 +9,8 @@
 #include <new>
 
 #include "core/paths.h"
+#include "device_interface.h"
+#include "ops/table.h"
 #include "runtime/device_module.h"
 
 namespace weir {

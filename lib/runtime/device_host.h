@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "models/model.h"
 #include "runtime/device_module.h"
 #include "weir/experimental.h"
 

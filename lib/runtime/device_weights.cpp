@@ -3,6 +3,9 @@
 #include <cstring>
 #include <new>
 
+#include "models/layer.h"
+#include "models/model.h"
+#include "ops/table.h"
 #include "quant/planes.h"
 #include "runtime/device_host.h"
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ops/token_mass.h"
 #include "policy/room.h"
 #include "runtime/session_pools.h"
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gguf/file_bytes.h"
+#include "ops/table.h"
 #include "runtime/device_choice.h"
 #include "runtime/session.h"
 #include "runtime/session_pools.h"

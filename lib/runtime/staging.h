@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/memory.h"
-#include "runtime/device_module.h"
+#include "device/module.h"
 
 namespace weir {
 

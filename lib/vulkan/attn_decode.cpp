@@ -5,6 +5,13 @@
 #include <bit>
 #include <limits>
 
+#include "device/kernels/attn_decode.h"
+#include "device/kernels/attn_stop.h"
+#include "ops/attn_paged.h"
+#include "ops/attn_stop.h"
+#include "ops/page_stamp.h"
+#include "ops/rope_append.h"
+#include "ops/table.h"
 #include "shaders/decode.h"
 #include "vulkan/context.h"
 #include "vulkan/kv_ranges.h"

@@ -1,6 +1,7 @@
 // Attention of a decode step; steps.h declares attn_decode itself.
 #pragma once
 
+#include "ops/table.h"
 #include "vulkan/steps.h"
 
 namespace weir::vulkan {

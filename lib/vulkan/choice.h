@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/status.h"
-#include "runtime/device_module.h"
+#include "device/module.h"
 
 namespace weir::vulkan {
 

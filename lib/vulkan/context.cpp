@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "models/layer.h"
 #include "vulkan/self_test.h"
 
 namespace weir::vulkan {

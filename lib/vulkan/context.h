@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "ops/ops.h"
+#include "ops/types.h"
 #include "vulkan/pipeline_cache.h"
 #include "vulkan/recorder.h"
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "models/layer.h"
 #include "vulkan/cooperative_matrix.h"
 #include "vulkan/kernels.h"
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "core/memory.h"
+#include "device/kernels/gemv.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
 #include "vulkan/ops_sizes.h"
 
 namespace weir::vulkan {

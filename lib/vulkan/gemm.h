@@ -2,7 +2,11 @@
 // them, else in f32.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/table.h"
+
+namespace weir {
+struct MatmulPart;
+}  // namespace weir
 
 namespace weir::vulkan {
 

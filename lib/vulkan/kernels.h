@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/kernels/page_recall.h"
+#include "kv/tables.h"
 #include "quant/weight_type.h"
 #include "shaders/attn.h"
 #include "shaders/decode.h"

@@ -4,7 +4,9 @@
 #include <cstdio>
 
 #include "core/clock.h"
-#include "runtime/device_module.h"
+#include "device/module.h"
+#include "device_interface.h"
+#include "ops/table.h"
 #include "vulkan/context.h"
 #include "vulkan/gemm.h"
 #include "vulkan/ops.h"

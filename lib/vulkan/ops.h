@@ -1,7 +1,12 @@
 // The ops that the module has, over device memory; each records its kernels and returns. The context's mutex is held.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/table.h"
+#include "quant/weight_type.h"
+
+namespace weir {
+struct MatmulPart;
+}  // namespace weir
 
 namespace weir::vulkan {
 

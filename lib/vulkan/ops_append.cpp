@@ -1,4 +1,7 @@
 // Appending of keys and values to KV pages, and the pages' digests.
+#include "device/kernels/rope_append_at.h"
+#include "ops/page_digest.h"
+#include "ops/rope_append.h"
 #include "shaders/attn.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"

@@ -1,6 +1,9 @@
 // Attention over KV pages, and the attention that tokens got. Many rows pass over all pages at once; a single row is
 // attended in units of pages, which are merged afterwards.
 #include "core/memory.h"
+#include "ops/attn_paged.h"
+#include "ops/table.h"
+#include "ops/token_mass.h"
 #include "shaders/attn.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"

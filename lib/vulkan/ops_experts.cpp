@@ -2,6 +2,11 @@
 #include <cstddef>
 
 #include "core/memory.h"
+#include "device/kernels/gemv.h"
+#include "ops/experts.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
+#include "ops/table.h"
 #include "vulkan/gemm.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"

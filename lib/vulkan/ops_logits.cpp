@@ -1,6 +1,9 @@
 // The end of a step and its logits; noise and copies for benchmarks.
 #include <algorithm>
 
+#include "device/kernels/fill.h"
+#include "device/kernels/logits.h"
+#include "device/kernels/step_end.h"
 #include "vulkan/context.h"
 #include "vulkan/ops_sizes.h"
 #include "vulkan/steps.h"

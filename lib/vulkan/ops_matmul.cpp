@@ -2,6 +2,10 @@
 // what a session decodes must not depend on those beside it. More rows, of prompts, are multiplied in tiles.
 #include <algorithm>
 
+#include "device/kernels/gemv.h"
+#include "ops/embed.h"
+#include "ops/glu_matmul.h"
+#include "ops/matmul.h"
 #include "quant/planes.h"
 #include "vulkan/context.h"
 #include "vulkan/gemm.h"

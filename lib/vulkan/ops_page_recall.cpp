@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "device/kernels/page_recall.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops_sizes.h"
 #include "vulkan/ops_tables.h"

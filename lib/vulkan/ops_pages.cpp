@@ -1,6 +1,14 @@
 // The ops over the tables of pages: scores, selection and stamps.
 #include <algorithm>
 
+#include "device/kernels/page_score_step.h"
+#include "device/kernels/page_softmax.h"
+#include "device/kernels/page_stamp_at.h"
+#include "ops/page_accumulate.h"
+#include "ops/page_score.h"
+#include "ops/page_select.h"
+#include "ops/page_stamp.h"
+#include "ops/rope_append.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"

@@ -1,6 +1,8 @@
 // Pages that move between the pool and host memory, and what is known of pages that are elsewhere.
 #include <algorithm>
 
+#include "device/kernels/copies.h"
+#include "device/kernels/fill.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops_tables.h"
 #include "vulkan/steps.h"

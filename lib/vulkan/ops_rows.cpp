@@ -1,6 +1,8 @@
 // The ops over rows of activations.
 #include <algorithm>
 
+#include "ops/rms_norm.h"
+#include "ops/soft_cap.h"
 #include "vulkan/context.h"
 #include "vulkan/ops.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "device/kernels.h"
 #include "vulkan/context.h"
 
 namespace weir::vulkan {

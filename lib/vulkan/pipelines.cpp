@@ -7,6 +7,7 @@
 
 #include "core/machine_limits.h"
 #include "core/thread_pool.h"
+#include "device/kernels/gemv.h"
 
 namespace weir::vulkan {
 namespace {

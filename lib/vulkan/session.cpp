@@ -8,6 +8,8 @@
 
 #include "core/clock.h"
 #include "device/joint_steps.h"
+#include "ops/table.h"
+#include "policy/policy.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"
 #include "vulkan/rope_turns.h"

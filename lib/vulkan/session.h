@@ -1,7 +1,7 @@
 // Sessions with attention on a Vulkan device, for the module's table. The context's mutex is not held.
 #pragma once
 
-#include "runtime/device_module.h"
+#include "device/module.h"
 
 namespace weir::vulkan {
 

@@ -4,7 +4,9 @@
 #include <bit>
 
 #include "core/memory.h"
+#include "device/kernels/gemv.h"
 #include "models/model.h"
+#include "ops/matmul.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"
 

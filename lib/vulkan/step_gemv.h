@@ -2,6 +2,7 @@
 // several, one makes integers of the inputs, and each matrix is read once for all of them.
 #pragma once
 
+#include "core/status.h"
 #include "device/kernels.h"
 
 namespace weir {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/memory.h"
+#include "cpu/backend.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
 #include "quant/half.h"

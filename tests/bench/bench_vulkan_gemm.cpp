@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "ops/matmul.h"
 #include "quant/half.h"
 #include "vulkan/gemm.h"
 #include "vulkan/ops_sizes.h"

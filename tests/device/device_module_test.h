@@ -8,7 +8,8 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/device_module.h"
+#include "device/module.h"
+#include "device_interface.h"
 #include "tests/device/device_test.h"
 
 namespace weir::test {

@@ -3,6 +3,7 @@
 // wanted the longest ago. A page that is lost is never given out.
 #include <cmath>
 
+#include "ops/page_digest.h"
 #include "tests/kv/recall_case.h"
 
 namespace {

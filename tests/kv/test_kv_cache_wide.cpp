@@ -1,4 +1,5 @@
 // kv: layers with tables of another size, flags of position ranges, and digests of every kind.
+#include "ops/page_digest.h"
 #include "tests/kv/cache_case.h"
 
 #include <algorithm>

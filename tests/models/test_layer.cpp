@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "cpu/backend.h"
+#include "kv/kv_cache.h"
 #include "models/attend.h"
 #include "models/model.h"
+#include "ops/attn_paged.h"
 #include "tests/cmocka_cpp.h"
 
 namespace weir {

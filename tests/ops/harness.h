@@ -20,6 +20,7 @@
 #include "cpu/simd_targets.h"
 
 #include "core/thread_pool.h"
+#include "cpu/backend.h"
 #include "hwy/targets.h"
 #include "ops/ops.h"
 #include "tests/ops/metrics.h"

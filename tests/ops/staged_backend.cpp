@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/module.h"
 #include "quant/planes.h"
 #include "runtime/device_module.h"
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/thread_pool.h"
+#include "cpu/backend.h"
 #include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
 #include "models/attend.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/kernels/step_begin.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"
 

@@ -7,6 +7,16 @@
 #include <cstring>
 #include <vector>
 
+#include "cpu/backend.h"
+#include "device/kernels/copies.h"
+#include "device/kernels/experts_step.h"
+#include "device/kernels/fill.h"
+#include "device/kernels/gemv.h"
+#include "device/kernels/logits.h"
+#include "device/kernels/step_end.h"
+#include "ops/attn_paged.h"
+#include "ops/page_digest.h"
+#include "ops/table.h"
 #include "quant/half.h"
 #include "runtime/logprobs.h"
 #include "tests/runtime/host_queue.h"

@@ -3,6 +3,8 @@
 
 #include "core/status.h"
 #include "device/kernels.h"
+#include "kv/tables.h"
+#include "ops/ops.h"
 #include "policy/rules.h"
 
 namespace weir::host_module {

@@ -10,7 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "runtime/device_module.h"
+#include "cpu/backend.h"
+#include "device/module.h"
+#include "device_interface.h"
+#include "policy/policy.h"
 #include "tests/runtime/host_session.h"
 
 namespace weir {

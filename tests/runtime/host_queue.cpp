@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "device/kernels/sparse_layer.h"
+
 namespace weir::host_module {
 
 Settings g_settings;

@@ -10,7 +10,23 @@
 #include <functional>
 #include <vector>
 
+#include "device/kernels/attn_decode.h"
+#include "device/kernels/attn_stop.h"
+#include "device/kernels/copies.h"
+#include "device/kernels/experts_step.h"
+#include "device/kernels/fill.h"
+#include "device/kernels/gemv.h"
+#include "device/kernels/logits.h"
+#include "device/kernels/page_recall.h"
+#include "device/kernels/page_score_step.h"
+#include "device/kernels/page_softmax.h"
+#include "device/kernels/page_stamp_at.h"
+#include "device/kernels/rope_append_at.h"
+#include "device/kernels/sparse_layer.h"
+#include "device/kernels/step_begin.h"
+#include "device/kernels/step_end.h"
 #include "device/queue.h"
+#include "ops/ops.h"
 
 namespace weir::host_module {
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/kernels/page_recall.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"
 

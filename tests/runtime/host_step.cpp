@@ -7,6 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/backend.h"
+#include "device/kernels/attn_decode.h"
+#include "device/kernels/attn_stop.h"
+#include "device/kernels/page_score_step.h"
+#include "device/kernels/page_softmax.h"
+#include "device/kernels/page_stamp_at.h"
+#include "device/kernels/rope_append_at.h"
+#include "device/kernels/sparse_layer.h"
+#include "ops/attn_progressive.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"
 #include "tests/runtime/host_session.h"

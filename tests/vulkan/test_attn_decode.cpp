@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/kernels/attn_decode.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/ops/attn_case.h"
 #include "tests/ops/metrics.h"

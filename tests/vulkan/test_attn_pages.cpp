@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/kernels/rope_append_at.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/ops/metrics.h"
 #include "tests/vulkan/attn_arrays.h"

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "device/kernels/attn_stop.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/ops/metrics.h"
 #include "tests/ops/progressive_case.h"

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "models/layer.h"
 #include "shaders/shared.h"
 #include "tests/cmocka_cpp.h"
 #include "vulkan/self_test.h"

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <vector>
 
+#include "device/kernels/copies.h"
+#include "device/kernels/fill.h"
+#include "ops/page_digest.h"
 #include "quant/half.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/runtime/host_kernels.h"

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "device/kernels/page_recall.h"
+#include "device/kernels/step_begin.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"

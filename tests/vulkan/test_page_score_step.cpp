@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "device/kernels/page_score_step.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/ops/digest_case.h"
 #include "tests/vulkan/device_arrays.h"

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "ops/rms_norm.h"
+#include "ops/table.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/vulkan/device_arrays.h"
 #include "vulkan/ops.h"

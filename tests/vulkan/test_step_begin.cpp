@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "device/kernels/step_begin.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/runtime/host_queue.h"
 #include "tests/vulkan/device_arrays.h"

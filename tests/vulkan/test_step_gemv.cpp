@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "device/kernels/gemv.h"
 #include "ops/gate_ref.h"
 #include "quant/planes.h"
 #include "tests/ops/matmul_case.h"

@@ -5,6 +5,14 @@
 #include <numeric>
 #include <vector>
 
+#include "device/kernels/fill.h"
+#include "device/kernels/logits.h"
+#include "device/kernels/page_softmax.h"
+#include "device/kernels/page_stamp_at.h"
+#include "device/kernels/step_end.h"
+#include "ops/ops.h"
+#include "ops/page_stamp.h"
+#include "ops/table.h"
 #include "quant/half.h"
 #include "runtime/logprobs.h"
 #include "tests/vulkan/device_arrays.h"

@@ -1,0 +1,137 @@
+// What the operations share: pages and the view of their tables, the digests of pages, and the choices that models and
+// policies make of what an op computes. Shapes are slowest axis first, row-major; activations are f32. Callers check
+// arguments before a step begins; ops only compute. <op>.h has the arguments of an op, <op>_ref.cpp its definition,
+// table.h the table that every backend fills.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/status.h"
+#include "core/thread_pool.h"
+
+namespace weir {
+
+// Tokens of a KV page, the only supported size. Plans and files record it, so it can become an option without breaking
+// them.
+inline constexpr uint32_t kPageTokens = 16;
+
+// Pages that attention handles as one unit of work. Partial results are merged in ascending order of these units, so
+// neither the number of threads nor the policy changes the result.
+inline constexpr uint32_t kSplitPages = 32;
+
+// Fixed-size summaries of a page's keys, from which a query's attention to the page is estimated (docs/algorithms.md,
+// "Digests and their estimates"). Elements are bf16.
+enum class DigestKind : uint8_t {
+  kNone,
+  kMinMax,      // [2, d] maximum and minimum of every channel; the only kind that every appended key updates
+  kCuboidMean,  // [2, d] c + r and c - r: c the middle of maximum and minimum, r the mean distance from c
+  kSphereMean,  // [d + 1] c and the mean distance of the keys from c; padded to an even count
+  kCentroid,    // [d] mean
+  kMeanStd,     // [2, d] mean and standard deviation
+};
+
+// Elements of one page's digest.
+constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
+  switch (kind) {
+    case DigestKind::kNone:
+      return 0;
+    case DigestKind::kSphereMean:
+      return head_dim + 2;
+    case DigestKind::kCentroid:
+      return head_dim;
+    case DigestKind::kMinMax:
+    case DigestKind::kCuboidMean:
+    case DigestKind::kMeanStd:
+      return 2 * head_dim;
+  }
+  return 0;
+}
+
+// The slot of a page that is not in the pool.
+inline constexpr uint32_t kNoSlot = UINT32_MAX;
+
+// The KV streams of one layer of a session. A stream's table has `capacity` rows, of which n_pages are in use, in
+// ascending order of position.
+struct KvView {
+  uint16_t* pool = nullptr;  // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
+  // [n_slots, digest_elements] bf16, or with digest_by_row [n_kv_heads, capacity, digest_elements]; null when the
+  // policy needs none
+  uint16_t* digests = nullptr;
+  DigestKind digest = DigestKind::kNone;
+  bool digest_by_row = false;           // rows may have no slot
+  const uint32_t* slots = nullptr;      // [n_kv_heads, capacity] slot of each table row, or kNoSlot
+  const uint32_t* first_pos = nullptr;  // [n_kv_heads, capacity] position of the row's first token
+  const uint32_t* len = nullptr;  // [n_kv_heads, capacity] tokens in the page, including tokens that are being appended
+  const uint32_t* n_pages = nullptr;  // [n_kv_heads] rows in use
+  uint32_t capacity = 0;
+  uint32_t n_kv_heads = 0;
+  uint32_t head_dim = 0;
+  constexpr size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
+  // Index of a table row's digest, in digests of digest_elements.
+  constexpr size_t digest_index(uint32_t kv_head, uint32_t row) const {
+    const size_t at = size_t{kv_head} * capacity + row;
+    return digest_by_row ? at : slots[at];
+  }
+  // Digest of a table row, and the keys [kPageTokens, head_dim] of its page.
+  constexpr uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
+    return digests + digest_index(kv_head, row) * digest_elements(digest, head_dim);
+  }
+  constexpr const uint16_t* keys_of(uint32_t kv_head, uint32_t row) const {
+    return pool + slots[size_t{kv_head} * capacity + row] * page_elements();
+  }
+};
+
+struct OpContext {
+  ThreadPool* pool = nullptr;
+  std::byte* scratch = nullptr;  // the backend's, at least scratch_bytes(shapes) bytes, 64-byte aligned
+  uint64_t scratch_bytes = 0;
+  void* stream = nullptr;  // of a device backend: the stream that its ops are enqueued in
+};
+
+// Flags of a page in its stream's table.
+enum : uint32_t {
+  kPagePinned = 1,  // must not be evicted
+  kPagePrompt = 2,  // holds at least one prompt token
+  kPageKept = 4,    // pinned by the application: must not be evicted, is always attended
+};
+inline constexpr uint32_t kPageStays = kPagePinned | kPageKept;
+
+// The activation of a gated product.
+enum class Gate : uint8_t {
+  kSilu,  // g * sigmoid(g)
+  kGelu,  // tanh approximation: g / 2 * (1 + tanh u) = g * sigmoid(2 u), u = sqrt(2 / pi) * (g + 0.044715 g^3)
+  // SwiGLU of clamped inputs: g' * sigmoid(kClampedSteepness * g') * (u' + 1) with g' = min(g, kClampedMax) and u' = u
+  // clamped to [-kClampedMax, kClampedMax]
+  kClamped,
+};
+
+// How the weights of a token's chosen experts follow from the router's logits.
+enum class RouteRule : uint8_t {
+  kChosen,  // softmax over the chosen: what softmax over all, divided by the sum over the chosen, comes to
+  kAll,     // softmax over all, so that the weights of the chosen add up to less than 1
+};
+
+// Which elements of a head rotate together: (2i, 2i+1), or (i, i + rope_dim/2).
+enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
+
+// Rotations of one model, at most: layers may have one of their own.
+inline constexpr uint32_t kMaxRotations = 2;
+
+// How the estimates of a group's query heads become one score (docs/algorithms.md, "How the heads of a group agree").
+// Probabilities are compared by their logarithms, because most of them are below the smallest float: estimates from
+// digests are loose.
+enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kMaxZ };
+
+// How a page's score follows from the attention weights of a step (docs/algorithms.md, "H2O" and "TOVA").
+enum class AccumulateRule : uint8_t {
+  kSum,          // score += the sum over the group's heads
+  kLatestGroup,  // score = mean over the group's heads, divided by the page's tokens
+  // score = mean over all heads of the layer, divided by the page's tokens; all streams of the layer must hold the same
+  // pages.
+  kLatestLayer,
+};
+
+enum class StampRule : uint8_t { kTopR, kAlpha };
+
+}  // namespace weir
