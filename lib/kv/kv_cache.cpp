@@ -43,13 +43,14 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   t_.has_windows = shape.window != 0;
   row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
   pool_rows_ = shape.one_pool ? host.take<uint32_t>(shape.n_streams()) : nullptr;
-  window_copies_ = n_window_copies() != 0 ? host.take<uint32_t>(n_window_copies()) : nullptr;
+  if (shape.recalls()) {
+    rings_.lay_out(shape.n_local_streams(), shape.pages_per_stream, false, host);
+  } else {
+    rings_.lay_out(shape.n_archived_streams(), shape.archive_entries(), true, host);
+  }
   spare_page_ = shape.recalls() || shape.archive_pages != 0
                     ? host.take<uint16_t>(max_block_bytes(static_cast<uint32_t>(shape.page_bytes())) / sizeof(uint16_t))
                     : nullptr;
-  archive_ =
-      shape.archive_pages != 0 ? tables.take<uint32_t>(shape.n_archived_streams() * shape.archive_entries()) : nullptr;
-  archive_flags_ = shape.archive_pages != 0 ? tables.take<uint8_t>(shape.archive_entries()) : nullptr;
   left_.lay_out(shape_.windows, shape.head_dim, tables);
 }
 
@@ -123,7 +124,7 @@ void KvCache::reset() {
   if (t_.name != nullptr) std::fill_n(t_.name, shape_.n_streams(), 0u);
 #include "kv/columns.inc"
   left_.reset();
-  std::fill_n(window_copies_, n_window_copies(), kNoCopy);
+  rings_.reset();
   history_.reset();
   n_tokens_ = 0;
   n_reserved_ = 0;
@@ -139,13 +140,8 @@ void KvCache::copy_from(const KvCache& other) {
 #define WEIR_SLOT(name) std::copy_n(other.t_.name, n_slots_, t_.name);
 #include "kv/columns.inc"
   n_in_pool_ = other.n_in_pool_;
-  std::copy_n(other.window_copies_, n_window_copies(), window_copies_);
+  rings_.copy_from(other.rings_);
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
-  if (archive_ != nullptr) {
-    std::copy_n(other.archive_, shape_.n_archived_streams() * shape_.archive_entries(), archive_);
-    std::copy_n(other.archive_flags_, shape_.archive_entries(), archive_flags_);
-    archive_span_ = other.archive_span_;
-  }
   left_.copy_from(other.left_);
   history_.copy_from(other.history_);
   set_counters(other.counters());
@@ -325,23 +321,13 @@ void KvCache::evict(uint32_t stream, uint32_t row) {
     make_cold(stream, row);
     if (copies_[i] == kNoCopy) lose(stream, row);
   } else {
-    if (archive(stream) != nullptr) {
+    if (has_ring(stream)) {
       const bool is_kept = copy_of(stream, t_.first_pos[i] / kPageTokens) != kNoCopy;
       (is_kept ? pages_cold_ : pages_lost_).fetch_add(1, std::memory_order_relaxed);
     }
     remove_row(stream, row);
   }
   pages_evicted_.fetch_add(1, std::memory_order_relaxed);
-}
-
-uint32_t* KvCache::archive(uint32_t stream) const {
-  const StreamSpec spec = shape_.spec(stream);
-  return archive_ != nullptr && spec.is_archived ? archive_ + size_t{spec.number} * shape_.archive_entries() : nullptr;
-}
-
-uint32_t KvCache::copy_of(uint32_t stream, uint32_t page) const {
-  if (page < archive_span_.first || page >= archive_span_.end) return kNoCopy;
-  return archive(stream)[page % shape_.archive_entries()];
 }
 
 uint32_t KvCache::row_of(uint32_t stream, uint32_t page) const {
@@ -352,6 +338,12 @@ uint32_t KvCache::row_of(uint32_t stream, uint32_t page) const {
 bool KvCache::holds(uint32_t stream, uint32_t page) const {
   const uint32_t row = row_of(stream, page);
   return row < t_.n_pages[stream] && t_.first_pos[at(stream, row)] == page * kPageTokens;
+}
+
+uint32_t KvCache::slot_of(uint32_t stream, uint32_t page) const {
+  const uint32_t row = row_of(stream, page);
+  const bool is_there = row < t_.n_pages[stream] && t_.first_pos[at(stream, row)] == page * kPageTokens;
+  return is_there ? t_.slots[at(stream, row)] : kNoSlot;
 }
 
 uint32_t KvCache::insert_row(uint32_t stream, uint32_t row, uint32_t first_pos) {
@@ -366,11 +358,18 @@ uint32_t KvCache::insert_row(uint32_t stream, uint32_t row, uint32_t first_pos) 
 
 void KvCache::put_back(uint32_t stream, uint32_t page) {
   const uint32_t row = row_of(stream, page);
+  if (shape_.recalls() && window(stream) == 0) {
+    (void)take_back(stream, row);
+    return;
+  }
   insert_row(stream, row, page * kPageTokens);
   const size_t i = at(stream, row);
   t_.len[i] = kPageTokens;
-  t_.flags[i] = archive_flag(page);
-  t_.stamp[i] = t_.first_pos[i] + kPageTokens;  // when it was sealed
+  t_.flags[i] = rings_.flag(page);
+  t_.stamp[i] = t_.first_pos[i];
+  if (copies_ != nullptr) copies_[i] = kNoCopy;
+  if (window(stream) != 0) return;  // nobody counts these, or scores them
+  t_.stamp[i] += kPageTokens;       // when it was sealed
   pages_cold_.fetch_sub(1, std::memory_order_relaxed);
   if (digests_ != nullptr) rebuild_digest(stream, row);
 }
@@ -433,16 +432,6 @@ void KvCache::slide(uint32_t stream, uint32_t pos) {
     remove_row(stream, front);
     ++pages_slid_;
   }
-}
-
-uint16_t* KvCache::prepend(uint32_t stream, uint32_t first_pos, uint32_t len) {
-  const uint32_t slot = insert_row(stream, 0, first_pos);
-  const size_t i = at(stream, 0);
-  t_.len[i] = len;
-  t_.flags[i] = 0;
-  t_.stamp[i] = first_pos;
-  if (copies_ != nullptr) copies_[i] = kNoCopy;
-  return page_data(slot);
 }
 
 void KvCache::remove_row(uint32_t stream, uint32_t row) {

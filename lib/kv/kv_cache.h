@@ -7,7 +7,7 @@
 // and slots are counted per stream: streams.h says how many of them which stream has.
 //
 // With recall rows do not leave: row = position / 16 in the streams that the budget rules, and a row whose page is not
-// in the pool is cold. Where its copy is, lib/kv/cold_pages.h knows.
+// in the pool is cold. Where its copy is, lib/kv/page_copies.h knows.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "kv/attn_history.h"
+#include "kv/copy_rings.h"
 #include "kv/left_sums.h"
 #include "kv/page_codec.h"
 #include "kv/page_events.h"
@@ -72,34 +73,26 @@ class KvCache {
   size_t row_index(uint32_t stream, uint32_t row) const { return at(stream, row); }
   // With recall: [n_streams] rows, for whoever keeps the copies.
   uint32_t* row_per_stream() const { return row_per_stream_; }
-  // With recall and windows, of a stream with a window: [pages_per_stream] copies of its pages by position / 16.
-  uint32_t* window_copies(uint32_t stream) const {
-    return window_copies_ + size_t{shape_.spec(stream).number} * shape_.pages_per_stream;
-  }
   // With a store: room for a page, or for a block of one (max_block_bytes).
   uint16_t* spare_page() const { return spare_page_; }
-  // With copies of what leaves (KvShape::archive_pages): [archive_entries] handle or kNoCopy of the latest pages of a
-  // stream, each at position / 16 modulo the entries; null for a stream that has none.
-  uint32_t* archive(uint32_t stream) const;
-  uint8_t* archive_flags() const { return archive_flags_; }  // [archive_entries] kPagePrompt or 0, likewise
-  // The pages that may have copies: those from `first` on, before `end`. Entries are theirs, or kNoCopy.
-  struct ArchiveSpan {
-    uint32_t first = 0, end = 0;
-  };
-  ArchiveSpan& archive_span() { return archive_span_; }
-  const ArchiveSpan& archive_span() const { return archive_span_; }
-  // The handle of the page's copy, or kNoCopy; the stream has copies, and the page is one that may have a copy.
-  uint32_t& archive_entry(uint32_t stream, uint32_t page) { return archive(stream)[page % shape_.archive_entries()]; }
-  uint32_t copy_of(uint32_t stream, uint32_t page) const;  // kNoCopy also of a page that cannot have one
-  // What a page is when it comes back; 0 of one that is too old to.
-  uint8_t archive_flag(uint32_t page) const {
-    return has_archive_flag(page) ? archive_flags_[page % shape_.archive_entries()] : uint8_t{0};
+  // Copies that are not in rows: with recall those of local layers, without it those of streams that let pages go.
+  CopyRings& rings() { return rings_; }
+  const CopyRings& rings() const { return rings_; }
+  bool has_ring(uint32_t stream) const {
+    return rings_.any() && (shape_.recalls() ? window(stream) != 0 : shape_.spec(stream).is_archived);
   }
-  void set_archive_flag(uint32_t page, uint8_t flag) {
-    if (has_archive_flag(page)) archive_flags_[page % shape_.archive_entries()] = flag;
+  // Where the handle of a page's copy is; null: it cannot have one.
+  uint32_t* copy_entry(uint32_t stream, uint32_t page) const {
+    if (has_ring(stream)) return rings_.entry(shape_.spec(stream).number, page);
+    return copies_ != nullptr ? copies_ + at(stream, page) : nullptr;
   }
-  // Whether a stream has a page in the pool.
+  uint32_t copy_of(uint32_t stream, uint32_t page) const {  // kNoCopy: it has none
+    const uint32_t* entry = copy_entry(stream, page);
+    return entry != nullptr ? *entry : kNoCopy;
+  }
+  // Whether a stream has a row for a page; without recall it is in the pool then. The slot; kNoSlot: it is not there.
   bool holds(uint32_t stream, uint32_t page) const;
+  uint32_t slot_of(uint32_t stream, uint32_t page) const;
   // Whether any page of a stream is cold. The budget rules the stream, and the cache has recall.
   bool has_cold(uint32_t stream) const { return resident(stream) != t_.n_pages[stream]; }
 
@@ -127,7 +120,7 @@ class KvCache {
   void rollback() { truncate(n_tokens_); }
   // Drops tokens from position n_tokens on, including reserved ones. No page before that position may have been evicted
   // since they were written; with recall a last page that is cold and no longer full must come back
-  // (ColdPages::truncate).
+  // (PageCopies::cut).
   void truncate(uint32_t n_tokens);
 
   // Removes one page, or with recall makes it cold. Its slot becomes free, and the ring of events records it. A page
@@ -137,9 +130,10 @@ class KvCache {
   // returns the memory that the page's bytes go to.
   void make_cold(uint32_t stream, uint32_t row);
   uint16_t* take_back(uint32_t stream, uint32_t row);
-  // Puts a full page that left back into a table with a free row; its bytes are in free_page() of the stream by then.
+  // Puts a full page that left back into its row, or into a table with a free row; its bytes are in the stream's next
+  // slot by then.
   void put_back(uint32_t stream, uint32_t page);
-  uint16_t* free_page(uint32_t stream) { return page_data(t_.free_slots[top_free(stream)]); }
+  uint32_t next_slot(uint32_t stream) const { return t_.free_slots[top_free(stream)]; }
   uint32_t row_of(uint32_t stream, uint32_t page) const;  // of a page that the stream holds
   // Counts copies of pages that left: new ones, those that are dropped for good, and those that nobody needs.
   void count_left(uint64_t n) { pages_cold_.fetch_add(n, std::memory_order_relaxed); }
@@ -165,10 +159,6 @@ class KvCache {
     const uint32_t w = window(stream);
     return w == 0 || pos + 1 < w ? 0 : (pos + 1 - w) / kPageTokens;
   }
-  // Puts a page before all others of a stream, which has room, and returns the memory that its bytes go to; takes the
-  // first page of a stream away.
-  uint16_t* prepend(uint32_t stream, uint32_t first_pos, uint32_t len);
-  void remove_first(uint32_t stream) { remove_row(stream, 0); }
   // How many pages slide() would remove.
   uint32_t n_out_of_window(uint32_t stream, uint32_t pos) const;
   uint64_t pages_slid() const { return pages_slid_; }  // for the session's thread only
@@ -246,7 +236,6 @@ class KvCache {
   uint32_t insert_row(uint32_t stream, uint32_t row, uint32_t first_pos);
   void copy_stream(const KvCache& other, uint32_t stream);
   size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
-  uint64_t n_window_copies() const { return shape_.recalls() ? shape_.n_local_streams() * shape_.pages_per_stream : 0; }
   void count_resident(int64_t change);
 
   void record_event(uint32_t stream, size_t row);
@@ -265,15 +254,8 @@ class KvCache {
   uint32_t* row_per_stream_ = nullptr;  // [n_streams]; null without recall
   uint32_t* pool_rows_ = nullptr;       // [n_streams]; null without one pool
   uint32_t n_in_pool_ = 0;
-  uint32_t* window_copies_ = nullptr;  // [n_local_streams, pages_per_stream]; null without recall or windows
-  uint16_t* spare_page_ = nullptr;     // null without a store
-  bool has_archive_flag(uint32_t page) const {
-    return page < archive_span_.end && page + shape_.archive_entries() >= archive_span_.end;
-  }
-
-  uint32_t* archive_ = nullptr;       // [n_archived_streams, archive_entries]; null without copies
-  uint8_t* archive_flags_ = nullptr;  // [archive_entries]; null without copies
-  ArchiveSpan archive_span_;
+  uint16_t* spare_page_ = nullptr;  // null without a store
+  CopyRings rings_;
   uint32_t n_tokens_ = 0;  // committed
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kv/cold_pages.h"
+#include "kv/page_copies.h"
 #include "models/compensate.h"
 #include "ops/attn_history.h"
 #include "ops/attn_paged.h"
@@ -169,17 +169,17 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
   if (has_history(s, attention, layer)) return attend_history(s, attn, layer);
   if (s.b.select != nullptr && ruled)
     WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
-                              {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.cold, s.b.fetcher},
+                              {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.copies, s.b.fetcher},
                               lists));
   if (lists.select != nullptr)
     list_whole_windows(*s.kv, layer, n_heads, s.policy->needs().list_per_head, s.b.select, s.b.n_select);
-  if (s.cold != nullptr) WEIR_TRY(s.cold->failure());
+  WEIR_TRY(s.copies->failure());
   attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
   attn.page_mass = ruled || s.trace != nullptr ? s.b.page_mass : nullptr;
   attn.lse = has_compensation(*s.kv, attn) ? s.b.lse : nullptr;
   WEIR_TRY(attend_lists(s.cx, ops, attn, lists, s.b.select, s.b.n_select));
   compensate(*s.kv, layer, attn);
-  if (lists.source != nullptr) WEIR_TRY(s.cold->failure());
+  if (lists.source != nullptr) WEIR_TRY(s.copies->failure());
   const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
   for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
   if (ruled)

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kv/cold_pages.h"
+#include "kv/page_copies.h"
 #include "models/attend.h"
 #include "ops/attn_paged.h"
 
@@ -33,7 +33,7 @@ void load_unit(Step& s, const KvView& kv, uint32_t layer, uint32_t kv_head, uint
     const size_t to = size_t{kv_head} * kSplitPages + i, from = size_t{kv_head} * kv.capacity + first_row + i;
     w.slots[to] = static_cast<uint32_t>(to);
     w.first_pos[to] = kv.first_pos[from];
-    w.len[to] = s.cold->read(stream, first_row + i, w.pages + to * kv.page_elements()) ? kv.len[from] : 0;
+    w.len[to] = s.copies->read(stream, first_row + i, w.pages + to * kv.page_elements()) ? kv.len[from] : 0;
   }
 }
 
@@ -41,7 +41,7 @@ void load_unit(Step& s, const KvView& kv, uint32_t layer, uint32_t kv_head, uint
 
 bool has_cold_pages(const Step& s, uint32_t layer) {
   const uint32_t n_kv_heads = s.kv->shape().n_kv_heads;
-  for (uint32_t i = 0; s.cold != nullptr && i < n_kv_heads; ++i) {
+  for (uint32_t i = 0; i < n_kv_heads; ++i) {
     if (s.kv->has_cold(layer * n_kv_heads + i)) return true;
   }
   return false;
@@ -61,7 +61,7 @@ Status attend_chunk_cold(Step& s, AttnPagedArgs attn, uint32_t layer) {
   const uint32_t n_rows = *std::max_element(kv.n_pages, kv.n_pages + kv.n_kv_heads);
   for (uint32_t first = 0; first < n_rows; first += kSplitPages) {
     for (uint32_t head = 0; head < kv.n_kv_heads; ++head) load_unit(s, kv, layer, head, first);
-    WEIR_TRY(s.cold->failure());
+    WEIR_TRY(s.copies->failure());
     carry.first = first == 0;
     carry.last = first + kSplitPages >= n_rows;
     WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));

@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "core/thread_pool.h"
-#include "kv/cold_pages.h"
+#include "kv/page_copies.h"
 #include "models/attend.h"
 #include "ops/attn_paged.h"
 
@@ -43,15 +43,15 @@ struct Part {
 
 // Reads the part's pages that are not in the pool from their copies. A page that is lost has no tokens there.
 Status read_cold(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows, const Part& part) {
-  for (uint32_t head = 0; s.cold != nullptr && head < kv.n_kv_heads; ++head) {
+  for (uint32_t head = 0; head < kv.n_kv_heads; ++head) {
     for (uint32_t i = 0; i < part.n_pages[head]; ++i) {
       if (kv.slots[size_t{head} * kv.capacity + first + i] != kNoSlot) continue;
       const size_t to = size_t{head} * n_rows + i;
-      if (!s.cold->read(layer * kv.n_kv_heads + head, first + i, part.pages + to * kv.page_elements()))
+      if (!s.copies->read(layer * kv.n_kv_heads + head, first + i, part.pages + to * kv.page_elements()))
         part.len[to] = 0;
     }
   }
-  return s.cold != nullptr ? s.cold->failure() : Status();
+  return s.copies->failure();
 }
 
 // Rows [first, first + n_rows) of every stream, as far as there are any.

@@ -14,8 +14,8 @@
 
 namespace weir {
 
-class ColdPages;
 class KvCache;
+class PageCopies;
 class Policy;
 struct MatmulPart;
 struct PageLists;
@@ -81,8 +81,8 @@ struct Step {
   DeviceRows* device = nullptr;      // computes the rest; null: the same backend does
   const Policy* policy = nullptr;
   KvCache* kv = nullptr;
-  ColdPages* cold = nullptr;  // with recall
-  AttnScope scope;            // the policy's
+  PageCopies* copies = nullptr;
+  AttnScope scope;  // the policy's
   OpContext cx;
   StepBuffers b;
   const int32_t* tokens = nullptr;  // [n_tok]

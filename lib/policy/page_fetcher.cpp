@@ -8,6 +8,7 @@
 #include <new>
 
 #include "core/clock.h"
+#include "kv/page_copies.h"
 #include "policy/policy.h"
 
 namespace weir {
@@ -27,9 +28,9 @@ PageFetcher* PageFetcher::lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32
   return fetcher;
 }
 
-PageSource* PageFetcher::start(KvCache& kv, ColdPages& cold, uint32_t layer, uint32_t now, uint32_t n_front_rows) {
+PageSource* PageFetcher::start(KvCache& kv, PageCopies& copies, uint32_t layer, uint32_t now, uint32_t n_front_rows) {
   kv_ = &kv;
-  cold_ = &cold;
+  copies_ = &copies;
   layer_ = layer;
   now_ = now;
   n_front_rows_ = n_front_rows;
@@ -157,7 +158,7 @@ uint32_t PageFetcher::load(uint32_t kv_head, uint32_t* rows, uint32_t n) {
     Read& read = s.coming[i];
     const uint64_t started = now_ns();
     if (read.from == nullptr) {
-      read.status = cold_->read_copy(index(kv_head), read.row, read.to).code();
+      read.status = copies_->read_copy(index(kv_head), read.row, read.to).code();
     } else if (read.status == WEIR_OK) {
       std::memcpy(read.to, read.from, page_elements_ * sizeof(uint16_t));
     }
@@ -170,7 +171,7 @@ uint32_t PageFetcher::load(uint32_t kv_head, uint32_t* rows, uint32_t n) {
 void PageFetcher::settle(uint32_t kv_head) {
   const Stream& s = streams_[kv_head];
   for (uint32_t i = 0; i < s.n_coming; ++i)
-    cold_->took_back(index(kv_head), s.coming[i].row, s.coming[i].status, s.coming[i].ns);
+    copies_->took_back(index(kv_head), s.coming[i].row, s.coming[i].status, s.coming[i].ns);
 }
 
 void PageFetcher::read_ahead(uint32_t kv_head) {
@@ -178,7 +179,7 @@ void PageFetcher::read_ahead(uint32_t kv_head) {
   for (uint32_t i = 0; i < s.n_ahead; ++i) {
     Ahead& read = s.ahead[i];
     const uint64_t started = now_ns();
-    read.status = cold_->read_copy(index(kv_head), read.row, read.to).code();
+    read.status = copies_->read_copy(index(kv_head), read.row, read.to).code();
     read.ns = now_ns() - started;
     read.is_read = true;
   }

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 
-#include "kv/cold_pages.h"
+#include "kv/kv_cache.h"
 #include "ops/attn_stop.h"
 #include "ops/types.h"
 
 namespace weir {
+
+class PageCopies;
 
 class PageFetcher final : public PageSource {
  public:
@@ -25,7 +27,7 @@ class PageFetcher final : public PageSource {
 
   // For the attention of one layer in step `now`, which is the stamp of what it attends. Both outlive it. The first
   // `n_front_rows` pages of a stream never leave.
-  PageSource* start(KvCache& kv, ColdPages& cold, uint32_t layer, uint32_t now, uint32_t n_front_rows);
+  PageSource* start(KvCache& kv, PageCopies& copies, uint32_t layer, uint32_t now, uint32_t n_front_rows);
 
   uint32_t want(uint32_t kv_head, uint32_t* rows, uint32_t n, const uint32_t* ahead, uint32_t n_ahead) override;
   uint32_t load(uint32_t kv_head, uint32_t* rows, uint32_t n) override;
@@ -76,7 +78,7 @@ class PageFetcher final : public PageSource {
 
   Stream* streams_ = nullptr;  // [n_kv_heads]
   KvCache* kv_ = nullptr;
-  ColdPages* cold_ = nullptr;
+  PageCopies* copies_ = nullptr;
   // What leaves next, unless it was attended since: pages of one stream, or in one pool of all.
   Victim victims_[kVictims];
   uint32_t n_victims_ = 0, next_victim_ = 0, victims_of_ = 0;

@@ -39,14 +39,13 @@ EarlierPrompts::~EarlierPrompts() {
 
 void EarlierPrompts::end() {
   if (!pins_) return;
-  const bool has_copies = kv_.archive_flags() != nullptr;
-  for_each_table(kv_, [this, has_copies](const StreamView& s) {
+  for_each_table(kv_, [this](const StreamView& s) {
     bool is_first = true;
     for (uint32_t row = 0; row < s.n_pages; ++row) is_first &= (s.flags[row] & (kPageFirstPrompt | kWas)) == 0;
     for (uint32_t row = 0; row < s.n_pages; ++row) {
       uint32_t& flags = s.flags[row];
-      if (has_copies && (flags & kPageWasPrompt) != 0 && (flags & kPagePrompt) == 0)
-        kv_.set_archive_flag(s.first_pos[row] / kPageTokens, 0);  // what a page is when it comes back
+      if ((flags & kPageWasPrompt) != 0 && (flags & kPagePrompt) == 0)
+        kv_.rings().set_flag(s.first_pos[row] / kPageTokens, 0);  // what a page is when it comes back
       flags &= ~kWas;
       if (is_first && (flags & kPagePrompt) != 0) flags |= kPageFirstPrompt;
     }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "kv/cold_pages.h"
 #include "ops/table.h"
 
 namespace weir {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kv/kv_cache.h"
+#include "kv/page_copies.h"
 #include "ops/page_accumulate.h"
 #include "ops/page_score.h"
 #include "ops/page_select.h"
@@ -154,7 +155,7 @@ uint32_t list_best(const StepRules& rules, const StreamView& s, Part part, uint3
   return n;
 }
 
-void bring_back(const StepRules& rules, KvCache& kv, ColdPages& cold, uint32_t stream, WantedPages wanted) {
+void bring_back(const StepRules& rules, KvCache& kv, PageCopies& copies, uint32_t stream, WantedPages wanted) {
   const StreamView s = kv.stream(stream);
   for (uint32_t left = rules.recall_pages; left > 0; --left) {
     const uint32_t row = next_to_return(rules, s, wanted);
@@ -164,7 +165,7 @@ void bring_back(const StepRules& rules, KvCache& kv, ColdPages& cold, uint32_t s
       if (leaves == kNoRow) return;
       kv.evict(stream, leaves);
     }
-    (void)cold.recall(stream, row);  // a page that is lost is not wanted again
+    (void)copies.bring_back(stream, row);  // a page that is lost is not wanted again
   }
 }
 
@@ -178,7 +179,7 @@ void bring_wanted(const StepRules& rules, KvCache& kv, const SelectArgs& a, Page
     uint32_t& n = a.n_select[i];
     if (rules.prompt_slots != 0) want_by_parts(rules, s, list, n);
     for (uint32_t at = 0; at < n && rules.stamps_wanted; ++at) s.stamp[list[at]] = kv.n_tokens() + 1;
-    bring_back(rules, kv, *a.cold, stream, {list, n});
+    bring_back(rules, kv, *a.copies, stream, {list, n});
     all &= list_attended(rules, s, list, n);
   }
   if (!all || rules.attend_wanted) lists = {a.select, a.n_select};
@@ -223,7 +224,7 @@ Status list_pages(const StepRules& rules, float scale, OpContext& cx, const OpTa
 
 // With recall and attention that stops by itself.
 PageSource* start_fetching(const StepRules& rules, KvCache& kv, const SelectArgs& a) {
-  return a.fetcher->start(kv, *a.cold, a.layer, kv.n_tokens() + 1, rules.sink_pages);
+  return a.fetcher->start(kv, *a.copies, a.layer, kv.n_tokens() + 1, rules.sink_pages);
 }
 
 // The pages of a layer whose tables have at most a microbatch each. Lists only if pages are lost.

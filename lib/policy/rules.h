@@ -15,8 +15,8 @@
 
 namespace weir {
 
-class ColdPages;
 class KvCache;
+class PageCopies;
 class PageFetcher;
 struct OpTable;
 
@@ -42,11 +42,11 @@ struct PageLists {
 struct SelectArgs {
   uint32_t layer;
   uint32_t n_heads;
-  const float* q;                  // [n_heads, head_dim] rotated query of the step
-  float* page_score;               // scratch [n_heads, capacity of the layer]
-  uint32_t* select;                // out: the lists, [n_heads, capacity]
-  uint32_t* n_select;              // [n_heads]
-  ColdPages* cold;                 // with recall
+  const float* q;      // [n_heads, head_dim] rotated query of the step
+  float* page_score;   // scratch [n_heads, capacity of the layer]
+  uint32_t* select;    // out: the lists, [n_heads, capacity]
+  uint32_t* n_select;  // [n_heads]
+  PageCopies* copies;
   PageFetcher* fetcher = nullptr;  // with recall and attention that stops by itself
 };
 

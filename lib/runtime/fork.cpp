@@ -22,8 +22,7 @@ Status Session::create_fork(Session& parent) {
 Status Session::copy_conversation(Session& parent) {
   is_used_ = true;
   tables_.change()->copy_from(parent.kv_);
-  cold_.copy_from(parent.cold_);
-  archive_.copy_from(parent.archive_);
+  copies_.copy_from(parent.copies_);
   sampler_.copy_from(parent.sampler_);
   mask_.copy_from(parent.mask_);
   record_.copy_from(parent.record_, kv_.n_tokens());

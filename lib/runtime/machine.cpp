@@ -65,12 +65,7 @@ Status Machine::create_store(SpillStore* other) {
   }
 }
 
-void Machine::seal(uint32_t first) {
-  if (w_.cold.is_on()) w_.cold.seal(first);
-  if (w_.archive.is_on()) w_.archive.seal(first);
-}
-
-Status Machine::prepare_copies(uint32_t n_tok) { return w_.cold.is_strict() ? w_.cold.prepare(n_tok) : Status(); }
+Status Machine::prepare_copies(uint32_t n_tok) { return w_.copies.prepare(n_tok); }
 
 Status Machine::draw(const DrawRequest& request, weir_token& token) {
   WEIR_TRY(fetch_logits());

@@ -11,8 +11,8 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "core/thread_pool.h"
-#include "kv/cold_pages.h"
-#include "kv/page_archive.h"
+#include "kv/page_copies.h"
+#include "kv/spill_store.h"
 #include "models/decoder.h"
 #include "policy/policy.h"
 #include "runtime/device_host.h"
@@ -39,8 +39,7 @@ struct MachineWork {
   PageTables& tables;
   SlotMemory& slot_memory;
   SpillStore& store;
-  ColdPages& cold;
-  PageArchive& archive;
+  PageCopies& copies;
   Step& step;
   Sampler& sampler;  // this and the next are only laid out
   TokenRecord& record;
@@ -123,7 +122,6 @@ class Machine {
   Status take_block(uint64_t bytes);
   Status take_staging();
   Status create_store(SpillStore* other);
-  void seal(uint32_t first);  // copies the pages that the tokens from position `first` on have filled
 
   const MachineWork w_;
   const DeviceModule* module_ = nullptr;

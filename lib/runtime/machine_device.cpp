@@ -136,7 +136,7 @@ Status DeviceMachine::copy_from(Machine& other) {
   auto& from = static_cast<DeviceMachine&>(other);
   on_device_ = from.on_device_;
   greedy_is_known_ = from.greedy_is_known_;
-  if (w_.cold.is_on()) std::copy_n(from.staging_.recall.raw_index, staging_.recall.n_rows, staging_.recall.raw_index);
+  std::copy_n(from.staging_.recall.raw_index, staging_.recall.n_rows, staging_.recall.raw_index);
   std::memcpy(staging_.state, from.staging_.state, sizeof(StepState));
   return told(module_->copy(device_block_, from.device_block_, device_bytes_));
 }
@@ -158,7 +158,7 @@ void DeviceMachine::fill_state() {
   state.prompt_pages_evicted = c.prompt_pages_evicted;
   state.pages_cold = c.pages_cold;
   state.pages_lost = c.pages_lost;
-  state.pages_recalled = w_.cold.pages_recalled();
+  state.pages_recalled = w_.copies.pages_recalled();
   state.is_late = 0;
 }
 
@@ -167,7 +167,7 @@ void DeviceMachine::read_counters() {
   const StepState& s = *staging_.state;
   w_.tables.count({s.n_tokens, s.pages_resident, s.pages_resident_max, s.pages_evicted, s.prompt_pages_evicted,
                    s.pages_cold, s.pages_lost});
-  w_.cold.set_recalled(s.pages_recalled);
+  w_.copies.set_recalled(s.pages_recalled);
 }
 
 Status DeviceMachine::fetch_tables() {
@@ -219,7 +219,7 @@ Status DeviceMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32
   chunk.sink_moved = put_rotations(tokens, n_tok);
   chunk.observer = w_.step.b.lse != nullptr ? &observer : nullptr;
   chunk.cancel = &w_.cancel;
-  chunk.pages = w_.cold.is_on() ? &pages_ : nullptr;
+  chunk.pages = kv().shape().recalls() ? &pages_ : nullptr;
   KvReservation reservation(*tables);
   Status status = send_current_tables();
   if (status.ok()) {
@@ -227,10 +227,10 @@ Status DeviceMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32
     if (observer.failed().ok()) status = told(status);
   }
   WEIR_TRY(status);
-  WEIR_TRY(w_.cold.failure());  // a strict store: a page that the chunk attends is lost
+  WEIR_TRY(w_.copies.failure());  // a strict store: a page that the chunk attends is lost
   reservation.commit();
   if (chunk.want_logits) on_device_ = greedy_is_known_ = true;
-  return w_.cold.is_on() ? seal_on_device(chunk.pos) : Status();
+  return seal_on_device(chunk.pos);
 }
 
 void DeviceMachine::close_step() {
@@ -243,7 +243,7 @@ Status DeviceMachine::step(weir_token token) {
   WEIR_TRY(prepare_copies(1));
   WEIR_TRY(send_current_tables());
   w_.tables.leave_to_device();
-  const Status status = w_.cold.is_on() ? step_until_in_time(token) : told(device_->step(token));
+  const Status status = step_until_in_time(token);
   if (!status.ok()) {
     lose_step();
     return status;
@@ -252,10 +252,10 @@ Status DeviceMachine::step(weir_token token) {
   return seal_step();
 }
 
-Status DeviceMachine::seal_step() { return w_.cold.is_on() ? seal_on_device(kv().n_tokens() - 1) : Status(); }
+Status DeviceMachine::seal_step() { return seal_on_device(kv().n_tokens() - 1); }
 
 Status DeviceMachine::end_step(weir_token token) {
-  if (w_.cold.is_on() && staging_.state->is_late != 0) {
+  if (staging_.state->is_late != 0) {
     Status status = repair_late_step();
     if (status.ok()) status = step_until_in_time(token);
     if (!status.ok()) {
@@ -373,11 +373,11 @@ Status DeviceMachine::copy_in(void* device, const void* host, uint64_t bytes) co
 }
 
 // With recall the pages are copied to the store row by row, and rows change on the host alone.
-Status DeviceMachine::begin_noise() { return w_.cold.is_on() ? send_current_tables() : Status(); }
+Status DeviceMachine::begin_noise() { return kv().shape().recalls() ? send_current_tables() : Status(); }
 
 // Fills the last page of every stream, and leaves the pages in the staging memory.
 Status DeviceMachine::add_noise(uint32_t, uint64_t&) {
-  if (!w_.cold.is_on()) return {};
+  if (!kv().shape().recalls()) return {};
   const uint32_t n_streams = kv().shape().n_streams();
   for (uint32_t s = 0; s < n_streams; ++s) {
     const StreamView v = kv().stream(s);
@@ -388,13 +388,13 @@ Status DeviceMachine::add_noise(uint32_t, uint64_t&) {
 }
 
 void DeviceMachine::seal_noise(uint32_t) {
-  if (!w_.cold.is_on() || kv().n_tokens() % kPageTokens != 0) return;
-  w_.cold.seal_row(kv().n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
+  if (!kv().shape().recalls() || kv().n_tokens() % kPageTokens != 0) return;
+  w_.copies.seal_row(kv().n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
 }
 
 Status DeviceMachine::end_noise() {
   WEIR_TRY(send_current_tables());
-  WEIR_TRY(told(w_.cold.is_on() ? device_->rebuild_last_digests() : device_->fill_noise(1)));
+  WEIR_TRY(told(kv().shape().recalls() ? device_->rebuild_last_digests() : device_->fill_noise(1)));
   if (w_.has_logits) return {};
   std::fill_n(w_.step.b.logits, w_.setup.model->config().vocab_size, 0.0f);
   forget_logits();

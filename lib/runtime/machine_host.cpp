@@ -80,7 +80,7 @@ Status HostMachine::step(weir_token token) {
   WEIR_TRY(run_layers({&step, 1}));
   WEIR_TRY(compute_logits());
   reservation.commit();
-  seal(w_.tables.kv().n_tokens() - 1);
+  w_.copies.seal(w_.tables.kv().n_tokens() - 1);
   return {};
 }
 
@@ -101,7 +101,7 @@ Status HostMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t
   if (step->want_logits) WEIR_TRY(compute_logits());
   const uint32_t first = kv->n_tokens();
   reservation.commit();
-  seal(first);
+  w_.copies.seal(first);
   return {};
 }
 

@@ -27,8 +27,8 @@ void SlotMemory::do_deallocate(void* ptr, size_t bytes, size_t alignment) {
 
 bool DeviceMachine::Pages::read(uint32_t stream, uint32_t row, std::byte* out) {
   const uint64_t started = now_ns();
-  const bool is_read = m_.w_.cold.read_copy(stream, row, out).ok();
-  m_.w_.cold.add_recall_ns(now_ns() - started);
+  const bool is_read = m_.w_.copies.read_copy(stream, row, out).ok();
+  m_.w_.copies.add_recall_ns(now_ns() - started);
   return is_read;
 }
 
@@ -79,7 +79,8 @@ uint32_t DeviceMachine::Pages::find_page(uint32_t stream, const StreamView& v, u
   const uint32_t raw = r.raw_index[m_.kv().row_index(stream, row)];
   if (raw < kCopyElsewhere) return UnitPage::at(UnitPage::kRaw, raw);
   auto* const out = reinterpret_cast<uint16_t*>(r.pages + at * m_.kv().shape().page_bytes());
-  return m_.w_.cold.read(stream, row, out) ? UnitPage::at(UnitPage::kStaged, at) : UnitPage::at(UnitPage::kLostPage, 0);
+  return m_.w_.copies.read(stream, row, out) ? UnitPage::at(UnitPage::kStaged, at)
+                                             : UnitPage::at(UnitPage::kLostPage, 0);
 }
 
 Status DeviceMachine::start_recall(SpillStore* other, DeviceSessionArgs& args) {
@@ -97,11 +98,11 @@ Status DeviceMachine::start_recall(SpillStore* other, DeviceSessionArgs& args) {
 // Copies what the tokens from position `first` on sealed. The device's tables have the latest slots.
 Status DeviceMachine::seal_on_device(uint32_t first) {
   const uint32_t end = kv().n_tokens() / kPageTokens;
-  if (first / kPageTokens == end) return {};
-  const bool needs_stamps = w_.cold.needs_stamps(end - first / kPageTokens);
+  if (!kv().shape().recalls() || first / kPageTokens == end) return {};
+  const bool needs_stamps = w_.copies.needs_stamps(end - first / kPageTokens);
   if (needs_stamps) WEIR_TRY(fetch_tables());
   for (uint32_t row = first / kPageTokens; row < end; ++row) WEIR_TRY(seal_row(row));
-  if (needs_stamps && w_.cold.make_raw_again()) (void)w_.tables.change();
+  if (needs_stamps && w_.copies.make_raw_again()) (void)w_.tables.change();
   return {};
 }
 
@@ -109,18 +110,18 @@ Status DeviceMachine::seal_row(uint32_t row) {
   const auto n_ruled = static_cast<uint32_t>(kv().shape().n_streams() - kv().shape().n_local_streams());
   const auto* const pages = reinterpret_cast<const uint16_t*>(staging_.recall.pages);
   WEIR_TRY(told(device_->copy_row_out(row)));
-  if (!w_.cold.needs_tables() && w_.store.make_room(n_ruled).ok()) {
-    w_.cold.seal_row(row, pages);
+  if (!w_.copies.needs_tables() && w_.store.make_room(n_ruled).ok()) {
+    w_.copies.seal_row(row, pages);
     return {};
   }
   WEIR_TRY(fetch_tables());
   const PageTables::Change dropping = w_.tables.change();  // copies, as the tables decide
-  w_.cold.seal_row(row, pages);
+  w_.copies.seal_row(row, pages);
   return {};
 }
 
 Status DeviceMachine::prepare_copies(uint32_t n_tok) {
-  if (!w_.cold.is_strict() || !w_.cold.needs_tables()) return Machine::prepare_copies(n_tok);
+  if (!w_.copies.is_strict() || !w_.copies.needs_tables()) return Machine::prepare_copies(n_tok);
   WEIR_TRY(fetch_tables());
   const PageTables::Change dropping = w_.tables.change();
   return Machine::prepare_copies(n_tok);
@@ -144,7 +145,7 @@ Status DeviceMachine::repair_late_step() {
   WEIR_TRY(told(put_tables(true)));
   WEIR_TRY(told(device_->rebuild_last_digests()));
   w_.tables.leave_to_device();
-  return w_.cold.failure();
+  return w_.copies.failure();
 }
 
 Status DeviceMachine::bring_asked_pages() {
@@ -159,11 +160,11 @@ Status DeviceMachine::bring_asked_pages() {
     for (uint32_t i = 0; i < post.n; ++i) {
       const uint32_t row = r.rows[size_t{head} * r.most + i];
       if (row == kNoAskedRow || kv().stream(stream).slots[row] == kNoSlot) continue;
-      const Status status = w_.cold.read_copy(stream, row, r.pages + n * kv().shape().page_bytes());
+      const Status status = w_.copies.read_copy(stream, row, r.pages + n * kv().shape().page_bytes());
       if (status.ok()) {
         r.page_slots[n++] = kv().stream(stream).slots[row];
       } else {
-        w_.cold.cannot_read(stream, row, status);
+        w_.copies.cannot_read(stream, row, status);
       }
     }
   }

@@ -103,19 +103,9 @@ Status Session::page_states(weir_page_state* out, uint32_t capacity, uint32_t& n
       ++(resident ? page.resident : page.cold);
       if ((s.flags[row] & kPageStays) != 0) ++page.pinned;
     }
-    // Copies of what left a window, and without recall of what the policy let go.
-    if (cold_.is_on() && kv_.shape().is_local(kv_.shape().layer_of(stream))) {
-      const uint32_t* copies = kv_.window_copies(stream);
-      for (uint32_t i = 0; i < n; ++i) {
-        if (copies[i] == kNoCopy || kv_.holds(stream, i)) continue;
-        --out[i].lost;
-        ++out[i].cold;
-      }
-    }
-    if (!archive_.is_on() || kv_.archive(stream) == nullptr) continue;
-    const KvCache::ArchiveSpan span = kv_.archive_span();
-    for (uint32_t i = span.first; i < std::min(span.end, n); ++i) {
-      if (kv_.copy_of(stream, i) == kNoCopy || kv_.holds(stream, i)) continue;
+    // What left a window, and without recall what the policy let go.
+    for (uint32_t i = 0; i < n; ++i) {
+      if (!copies_.has_left(stream, i)) continue;
       --out[i].lost;
       ++out[i].cold;
     }

@@ -76,18 +76,9 @@ class Session::Prompt {
     KvCache& kv = kv_;
     const bool keeps = kv.pages_evicted() == evicted_ ||
                        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
-    const bool has_them = s_.cold_.is_on() ? kv.pages_lost() == lost_ || s_.cold_.is_strict() : keeps;
-    const bool has_windows = kv.pages_slid() == slid_ || (s_.cold_.is_on() && s_.cold_.windows().has_all(before_));
-    bool came = true;
-    if (has_them && has_windows) {
-      if (s_.cold_.is_on()) {
-        came = s_.cold_.truncate(before_);
-      } else if (s_.archive_.is_on()) {
-        came = s_.archive_.truncate(before_, false);  // as without copies
-      } else {
-        kv.truncate(before_);
-      }
-    }
+    const bool has_them = kv.shape().recalls() ? kv.pages_lost() == lost_ || s_.copies_.is_strict() : keeps;
+    const bool has_windows = kv.pages_slid() == slid_ || (kv.shape().recalls() && s_.copies_.has_windows(before_));
+    const bool came = !has_them || !has_windows || s_.copies_.cut(before_, false);  // as without copies
     const bool lacks_page = !came && kv.n_tokens() <= before_;
     if (lacks_page) s_.has_logits_ = false;
     if (kv.n_tokens() > before_) {  // what stays is a shorter prompt

@@ -46,8 +46,7 @@ TokenMatch Session::PromptPlan::match_record(const Session& s, std::span<const w
   const TokenMatch match = match_tokens(tokenizer, front, wanted);
   const bool is_whole = match.n_held == front.size() && match.n_wanted == front.size() && wanted.size() > first;
   const auto n_front = static_cast<uint32_t>(front.size());
-  if (exact || !is_whole || s.cold_.is_on() || s.archive_.is_on() || has_page_between(s.kv_, n_front, first))
-    return match;
+  if (exact || !is_whole || s.setup_.has_store() || has_page_between(s.kv_, n_front, first)) return match;
   const TokenMatch end = match_tokens(tokenizer, latest, wanted.subspan(first));
   // A pool of tokens at least: one that is equal by chance says nothing of those before it.
   return end.n_held < front.size() ? match : TokenMatch{first + end.n_held, first + end.n_wanted};

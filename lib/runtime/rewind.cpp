@@ -9,22 +9,11 @@
 namespace weir {
 namespace {
 
-// Whether a stream still has a page, in the pool or in the store. `windows` is null without recall.
-bool has_page(const KvCache& kv, const WindowCopies* windows, uint32_t stream, uint32_t page) {
-  if (windows != nullptr && kv.window(stream) != 0) return windows->has(stream, page);
-  if (kv.archive(stream) != nullptr) return kv.holds(stream, page) || kv.copy_of(stream, page) != kNoCopy;
-  const StreamView v = kv.stream(stream);
-  const uint32_t *const begin = v.first_pos, *const end = begin + v.n_pages;
-  const uint32_t* at = std::lower_bound(begin, end, page * kPageTokens);
-  return at != end && *at == page * kPageTokens &&
-         (v.copies == nullptr || !v.is_lost(static_cast<uint32_t>(at - begin)));
-}
-
 // The first page that a stream must have to go on after n_tokens and has not; one past the last if it has all.
-uint32_t first_lost(const KvCache& kv, const WindowCopies* windows, uint32_t stream, uint32_t n_tokens) {
+uint32_t first_lost(const KvCache& kv, const PageCopies& copies, uint32_t stream, uint32_t n_tokens) {
   const uint32_t end = whole_pages(n_tokens);
   uint32_t page = kv.first_page_seen(stream, n_tokens);
-  while (page < end && has_page(kv, windows, stream, page)) ++page;
+  while (page < end && copies.has(stream, page)) ++page;
   return page;
 }
 
@@ -32,8 +21,7 @@ uint32_t first_lost(const KvCache& kv, const WindowCopies* windows, uint32_t str
 
 void Session::look_at_losses() {
   const PageTables::Change losing = tables_.change();
-  if (cold_.is_on()) cold_.look_at_losses();
-  if (archive_.is_on()) archive_.look_at_losses();
+  copies_.look_at_losses();
 }
 
 // Checks that going back is possible. n_kept: how many of the n_tokens can stay as they are; if a lossy rewind cuts a
@@ -41,13 +29,12 @@ void Session::look_at_losses() {
 Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const {
   n_kept = n_tokens;
   const uint32_t n_pages = whole_pages(n_tokens);
-  const WindowCopies* windows = cold_.is_on() ? &cold_.windows() : nullptr;
   for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
     if (lossy) {
-      if (n_tokens % kPageTokens != 0 && !has_page(kv_, windows, s, n_pages - 1)) n_kept = (n_pages - 1) * kPageTokens;
+      if (n_tokens % kPageTokens != 0 && !copies_.has(s, n_pages - 1)) n_kept = (n_pages - 1) * kPageTokens;
       continue;
     }
-    const uint32_t page = first_lost(kv_, windows, s, n_tokens);
+    const uint32_t page = first_lost(kv_, copies_, s, n_tokens);
     const bool is_summed = kv_.left().has(s) && kv_.left().of(s).end > n_tokens;
     if (page == n_pages && !is_summed) continue;
     const uint32_t layer = s / kv_.shape().n_kv_heads, kv_head = s % kv_.shape().n_kv_heads;
@@ -75,13 +62,9 @@ Status Session::check_record(uint32_t n_tokens) const {
 
 // Removes the tokens from n_tokens on, whose page has not been lost yet.
 Status Session::cut_to(uint32_t n_tokens) {
-  const PageTables::Change kv = tables_.change();
-  if (!cold_.is_on() && !archive_.is_on()) {
-    kv->truncate(n_tokens);
-    return {};
-  }
+  const PageTables::Change cutting = tables_.change();
   const uint32_t before = kv_.n_tokens();
-  if (cold_.is_on() ? cold_.truncate(n_tokens) : archive_.truncate(n_tokens, true)) return {};
+  if (copies_.cut(n_tokens, true)) return {};
   if (kv_.n_tokens() == before)
     return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: a page that they need is damaged", n_tokens);
   return fail(WEIR_ERR_IO, "a rewind to %u tokens: a page that they need could not be read; %u are left", n_tokens,
@@ -109,11 +92,10 @@ Status Session::forget_after_cut() {
 
 // Pages of the first n_tokens that are lost, summed over the streams, without those that a window hides.
 uint64_t Session::pages_missing(uint32_t n_tokens) const {
-  const WindowCopies* windows = cold_.is_on() ? &cold_.windows() : nullptr;
   uint64_t n_missing = 0;
   for (uint32_t s = 0; s < kv_.shape().n_streams(); ++s) {
     for (uint32_t page = kv_.first_page_seen(s, n_tokens), end = whole_pages(n_tokens); page < end; ++page)
-      n_missing += has_page(kv_, windows, s, page) ? 0 : 1;
+      n_missing += copies_.has(s, page) ? 0 : 1;
   }
   return n_missing;
 }

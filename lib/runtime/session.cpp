@@ -42,8 +42,7 @@ Status Session::build(SpillStore* other) {
                                             .tables = tables_,
                                             .slot_memory = slot_memory_,
                                             .store = store_,
-                                            .cold = cold_,
-                                            .archive = archive_,
+                                            .copies = copies_,
                                             .step = step_,
                                             .sampler = sampler_,
                                             .record = record_,
@@ -64,12 +63,8 @@ Status Session::build(SpillStore* other) {
   trace_.possible = setup.trace;
   detokenizer_.reset(&model.tokenizer(), false, true);
   kv.reset();
-  if (setup.kv.recalls()) {
-    cold_.start(kv, store_, setup.spill_strict, machine_->pool_access());
-    step_.cold = &cold_;
-  } else if (setup.has_store()) {
-    archive_.start(kv, store_);
-  }
+  copies_.start(kv, setup.has_store() ? &store_ : nullptr, setup.spill_strict, machine_->pool_access());
+  step_.copies = &copies_;
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
   WEIR_TRY(check_sampling(greedy, model.config().vocab_size));
   sampler_.set(greedy);
@@ -98,8 +93,7 @@ void Session::wipe_conversation() {
 
 void Session::forget() {
   wipe_conversation();
-  if (cold_.is_on()) cold_.reset();
-  if (archive_.is_on()) archive_.reset();
+  copies_.reset();
   tables_.replace()->reset();
   record_.reset();
   events_read_ = kv_.pages_evicted();
@@ -195,15 +189,15 @@ void Session::get_stats(weir_session_stats& s) const {
   s.pages_resident = kv_.pages_resident();
   s.pages_resident_max = kv_.pages_resident_max();
   s.pages_evicted = kv_.pages_evicted();
-  s.pages_recalled = cold_.pages_recalled();
-  const bool has_store = cold_.is_on() || archive_.is_on();
+  s.pages_recalled = copies_.pages_recalled();
+  const bool has_store = setup_.has_store();
   s.pages_dropped = has_store ? kv_.pages_lost() : s.pages_evicted;
   s.pages_spilled = s.pages_evicted - std::min(s.pages_evicted, s.pages_dropped);
   if (has_store) {
     const SpillStats store = store_.stats();
     s.pages_cold = kv_.pages_cold();
     s.spill_stored_bytes = store.stored_bytes;
-    s.recall_ns = cold_.recall_ns();
+    s.recall_ns = copies_.recall_ns();
     s.spill_waits = store.waits;
     s.spill_errors = store.errors;
     s.spill_pages_raw = store.pages_raw;

@@ -9,8 +9,8 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
-#include "kv/cold_pages.h"
-#include "kv/page_archive.h"
+#include "kv/page_copies.h"
+#include "kv/spill_store.h"
 #include "models/decoder.h"
 #include "models/model.h"
 #include "policy/policy.h"
@@ -159,8 +159,7 @@ class Session {
   uint64_t events_read_ = 0;          // number of the first event in kv_.events() that the application has not read
   SlotMemory slot_memory_{memory_};
   SpillStore store_;  // with recall, or for what leaves without it
-  ColdPages cold_;
-  PageArchive archive_;
+  PageCopies copies_;
   Step step_;
   CallOuts call_outs_;
   SessionTrace trace_{pool_, call_outs_};

@@ -132,9 +132,8 @@ class Session::Restorer final : ByteSource {
 
   // A page that the file has in no row had left when it was saved.
   Status pages() {
-    if (s_.cold_.is_on()) s_.cold_.begin_restore();
     for (uint32_t page = 0; page < whole_pages(n_tokens_); ++page) {
-      if (s_.archive_.is_on() && page < n_tokens_ / kPageTokens) s_.archive_.make_entries(page);
+      if (page < n_tokens_ / kPageTokens) s_.copies_.begin_page(page);
       for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
         if (kv_.holds(s, page)) {
           WEIR_TRY(row_page(s, page, kv_.row_of(s, page)));
@@ -325,10 +324,13 @@ class Session::Restorer final : ByteSource {
       for (uint32_t i = 0; i < n; ++i) {
         if ((flags[i] & ~uint32_t{kPagePrompt}) != 0) return damaged("page %u had flags 0x%x", first + i, flags[i]);
       }
-      for (uint32_t i = 0; s_.archive_.is_on() && i < n; ++i) s_.archive_.restore_flag(first + i, flags[i], n_kept_);
+      for (uint32_t i = 0; i < n; ++i) kv_.rings().set_flag(first + i, flags[i], n_kept_);
     }
     return {};
   }
+
+  // Whether this session keeps copies of what leaves the stream.
+  bool is_archived(uint32_t stream) const { return shape_.spec(stream).is_archived; }
 
   // Whether the saved session, which may have had a store where this one has none, kept copies of the stream's pages.
   bool is_kept(uint32_t stream, uint32_t page) const {
@@ -352,28 +354,28 @@ class Session::Restorer final : ByteSource {
     SpillPlace place = SpillPlace::kRaw;
     WEIR_TRY(in_.number(kind));
     if (kind == static_cast<uint32_t>(SavedPage::kLost) && !is_resident) {
-      s_.cold_.restore_without(stream, row);
+      s_.copies_.restore_without(stream, row);
       return {};
     }
     if (kind == static_cast<uint32_t>(SavedPage::kPool) && is_resident) {
-      if (may_have_copy) s_.cold_.restore_without(stream, row);
+      if (may_have_copy) s_.copies_.restore_without(stream, row);
       WEIR_TRY(pool_page(v, row));
       // Digests of such streams are not saved, since steps list their pages without. But policies score them.
       if (shape_.windows.has(stream) && shape_.digest != DigestKind::kNone) kv_.rebuild_digest(stream, row);
       // The saved session had no store at all: what this one stores without recall begins with these pages.
-      const bool begins = n_kept_ == 0 && is_full && kv_.archive(stream) != nullptr;
+      const bool begins = n_kept_ == 0 && is_full && is_archived(stream);
       if (!begins) return {};
-      s_.archive_.restore_flag(page, static_cast<uint8_t>(v.flags[row] & kPagePrompt), n_tokens_ / kPageTokens);
-      return s_.archive_.copy_again(stream, page, place);
+      kv_.rings().set_flag(page, static_cast<uint8_t>(v.flags[row] & kPagePrompt), n_tokens_ / kPageTokens);
+      return s_.copies_.keep(stream, page, place);
     }
     if (is_one_of(kind, SavedPage::kPoolRaw, place) && is_resident && is_full && is_kept(stream, page)) {
       WEIR_TRY(pool_page(v, row));
-      return kv_.archive(stream) != nullptr ? s_.archive_.copy_again(stream, page, place) : Status();
+      return is_archived(stream) ? s_.copies_.keep(stream, page, place) : Status();
     }
     if (is_one_of(kind, SavedPage::kRaw, place) && may_have_copy) {
       uint32_t n = 0;
       WEIR_TRY(read_block(n));
-      return check_block(stream, row, s_.cold_.put_block(stream, row, memory_.block().data(), n, place));
+      return check_block(stream, row, s_.copies_.put_block(stream, row, memory_.block().data(), n, place));
     }
     return damaged("page %u of stream %u is of kind %u", row, stream, kind);
   }
@@ -386,13 +388,13 @@ class Session::Restorer final : ByteSource {
     const bool is_lost = kind == static_cast<uint32_t>(SavedPage::kLost);
     if (!is_lost && !is_one_of(kind, SavedPage::kRaw, place))
       return damaged("page %u of stream %u, which left, is of kind %u", page, stream, kind);
-    if (kv_.archive(stream) == nullptr) return is_lost ? Status() : skip_block();
+    if (!is_archived(stream)) return is_lost ? Status() : skip_block();
     if (is_lost) {
-      s_.archive_.restore_without(1);
+      s_.copies_.restore_without(stream, page);
       return {};
     }
     WEIR_TRY(read_block(n));
-    return check_block(stream, page, s_.archive_.put_block(stream, page, memory_.block().data(), n, place));
+    return check_block(stream, page, s_.copies_.put_block(stream, page, memory_.block().data(), n, place));
   }
 
   Status pool_page(const StreamView& v, uint32_t row) {

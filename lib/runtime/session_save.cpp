@@ -113,12 +113,12 @@ class Session::Saver final : ByteSink {
       if (v.prompt_score != nullptr) WEIR_TRY(out_.array(std::span<const float>(v.prompt_score + first, n)));
       if (kv_.left().has(s)) WEIR_TRY(left_sum(s));
     }
-    const uint32_t n_kept = s_.archive_.is_on() ? kv_.n_tokens() / kPageTokens : 0;
+    const uint32_t n_kept = shape_.archive_pages != 0 ? kv_.n_tokens() / kPageTokens : 0;
     WEIR_TRY(out_.number(n_kept));
     uint8_t flags[64];
     for (uint32_t first = 0, n = 0; first < n_kept; first += n) {
       n = std::min<uint32_t>(n_kept - first, sizeof(flags));
-      for (uint32_t i = 0; i < n; ++i) flags[i] = kv_.archive_flag(first + i);
+      for (uint32_t i = 0; i < n; ++i) flags[i] = kv_.rings().flag(first + i);
       WEIR_TRY(out_.array(std::span<const uint8_t>(flags, n)));
     }
     return {};
@@ -144,7 +144,7 @@ class Session::Saver final : ByteSink {
         if (kv_.holds(s, page)) {
           const uint32_t row = kv_.row_of(s, page);
           if (row >= first_row(s)) WEIR_TRY(row_page(s, page, row));
-        } else if (kv_.archive(s) != nullptr) {
+        } else if (shape_.spec(s).is_archived) {
           WEIR_TRY(left_page(s, page));
         }
       }
@@ -210,7 +210,7 @@ class Session::Saver final : ByteSink {
     const std::span<std::byte> block = memory_.block();
     uint32_t n = 0;
     SpillPlace place = SpillPlace::kRaw;
-    if (!s_.archive_.get_block(stream, page, block.data(), n, place)) return kind(SavedPage::kLost);
+    if (!s_.copies_.get_block(stream, page, block.data(), n, place)) return kind(SavedPage::kLost);
     WEIR_TRY(kind(SavedPage::kRaw, place));
     return out_.bytes(block.data(), n);
   }
@@ -222,13 +222,13 @@ class Session::Saver final : ByteSink {
       const std::span<std::byte> block = memory_.block();
       uint32_t n = 0;
       const PageTables::Change losing = s_.tables_.change();  // if the copy proves to be damaged
-      if (s_.cold_.get_block(stream, row, block.data(), n, place)) {
+      if (s_.copies_.get_block(stream, row, block.data(), n, place)) {
         WEIR_TRY(kind(SavedPage::kRaw, place));
         return out_.bytes(block.data(), n);
       }
     }
     if (v.slots[row] == kNoSlot) return kind(SavedPage::kLost);
-    if (s_.archive_.is_on() && s_.archive_.find_place(stream, page, place)) {
+    if (shape_.archive_pages != 0 && s_.copies_.find_place(stream, page, place)) {
       WEIR_TRY(kind(SavedPage::kPoolRaw, place));
     } else {
       WEIR_TRY(kind(SavedPage::kPool));

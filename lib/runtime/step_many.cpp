@@ -212,7 +212,7 @@ Status Session::Together::step_on_host(const SessionList& sessions, const weir_t
   WEIR_TRY(decode(sessions, tokens, n));
   reservation.commit();
   for (uint32_t i = 0; i < n; ++i) {
-    host(sessions, i).seal(sessions[i].kv_.n_tokens() - 1);
+    sessions[i].copies_.seal(sessions[i].kv_.n_tokens() - 1);
     end_turn(sessions[i], tokens[i], started);
   }
   return {};

@@ -6,7 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "kv/cold_pages.h"
+#include "kv/page_copies.h"
+#include "kv/spill_store.h"
 #include "tests/kv/cache_case.h"
 #include "tests/kv/spill_case.h"
 
@@ -55,7 +56,7 @@ struct Recall {
   Recall(const KvShape& shape, const SpillOptions& o) : c(shape), kv(c.kv) {
     store = std::make_unique<SpillStore>(&memory, &memory, &memory);
     if (!store->create(o).ok()) fail_msg("%s", last_error_text());
-    cold.start(kv, *store);
+    cold.start(kv, store.get());
   }
   // Appends tokens and seals what they filled. Every stream must have room.
   void append(uint32_t n_tok) {
@@ -108,7 +109,7 @@ struct Recall {
         assert_true(handles.insert(v.copies[row]).second);
       }
       for (uint32_t page = 0; kv.window(s) != 0 && page < kv.shape().pages_per_stream; ++page) {
-        const uint32_t copy = kv.window_copies(s)[page];
+        const uint32_t copy = kv.copy_of(s, page);
         assert_true(copy == kNoCopy || (page < kv.n_tokens() / kPageTokens && handles.insert(copy).second));
       }
     }
@@ -119,7 +120,7 @@ struct Recall {
   KvCache& kv;
   spill_case::CountingMemory memory;
   std::unique_ptr<SpillStore> store;
-  ColdPages cold;
+  PageCopies cold;
   uint32_t version = 0;
 };
 

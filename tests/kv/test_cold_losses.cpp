@@ -19,7 +19,7 @@ void cold_losses__dropped_copies_are_made_again(void**) {
   Recall r(one_layer(4), o);
   r.append(64);  // eight pages, all in the pool: two have no copy
   assert_int_equal(r.held(), 6);
-  assert_true(r.cold.truncate(48));
+  assert_true(r.cold.cut(48, true));
   for (uint32_t s = 0; s < 2; ++s) {
     for (uint32_t row = 0; row < 3; ++row) assert_true(r.has_copy(s, row));
   }
@@ -29,7 +29,7 @@ void cold_losses__dropped_copies_are_made_again(void**) {
   assert_int_equal(r.kv.pages_lost(), 0);
   for (uint32_t s = 0; s < 2; ++s) {
     for (uint32_t row = 0; row < 3; ++row) {
-      assert_true(r.cold.recall(s, row));
+      assert_true(r.cold.bring_back(s, row));
       assert_memory_equal(r.kv.page_keys(r.kv.stream(s).slots[row]), r.page(s, row).data(), kElements * 2);
     }
   }
@@ -38,7 +38,7 @@ void cold_losses__dropped_copies_are_made_again(void**) {
 // --- a strict store ------------------------------------------------------------------------------------------------
 
 struct Strict : Recall {
-  Strict(const KvShape& shape, const SpillOptions& o) : Recall(shape, o) { cold.start(kv, *store, true); }
+  Strict(const KvShape& shape, const SpillOptions& o) : Recall(shape, o) { cold.start(kv, store.get(), true); }
 };
 
 // Room is asked for before the tokens that fill a page, for all that they fill, and refused without a change.
@@ -57,7 +57,7 @@ void cold_losses__strict_needs_room_first(void**) {
   assert_int_equal(r.held(), 4);
   assert_int_equal(r.store->stats().pages_dropped, 0);
   assert_int_equal(r.kv.pages_lost(), 0);
-  assert_true(r.cold.truncate(20));
+  assert_true(r.cold.cut(20, true));
   assert_true(r.cold.prepare(4).ok());
   assert_true(r.cold.prepare(12).ok());
   r.append(12);
@@ -87,7 +87,7 @@ void cold_losses__strict_stops_at_a_loss(void**) {
   r.evict_all(2);
   for (std::byte& b : r.store->cells_memory()) b ^= std::byte{0x10};
   assert_true(r.cold.failure().ok());
-  assert_false(r.cold.recall(0, 2));
+  assert_false(r.cold.bring_back(0, 2));
   assert_int_equal(r.cold.failure().code(), WEIR_ERR_FORMAT);
   assert_non_null(std::strstr(last_error_text(), "from position 32 on"));
   assert_int_equal(r.cold.prepare(1).code(), WEIR_ERR_FORMAT);
@@ -96,9 +96,9 @@ void cold_losses__strict_stops_at_a_loss(void**) {
   assert_int_equal(r.cold.failure().code(), WEIR_ERR_FORMAT);
   assert_non_null(std::strstr(last_error_text(), "from position 16 on"));
   assert_int_equal(r.kv.pages_lost(), 2);
-  assert_true(r.cold.truncate(32));
+  assert_true(r.cold.cut(32, true));
   assert_false(r.cold.failure().ok());
-  assert_true(r.cold.truncate(16));
+  assert_true(r.cold.cut(16, true));
   assert_true(r.cold.failure().ok());
   assert_true(r.cold.prepare(16).ok());
   r.append(16);
@@ -131,7 +131,7 @@ void cold_losses__a_lost_file_is_noticed_at_once(void**) {
       o.file_calls = &calls;
       file_fails = false;
       Recall r(one_layer(6), o);
-      r.cold.start(r.kv, *r.store, strict);
+      r.cold.start(r.kv, r.store.get(), strict);
       while (r.store->stats().pages_in_file < 4) {
         assert_true(r.kv.n_tokens() < 96);
         assert_true(r.cold.prepare(16).ok());
@@ -159,7 +159,7 @@ void cold_losses__a_lost_file_is_noticed_at_once(void**) {
           r.append(16);
         }
       } else {
-        assert_false(r.cold.recall(0, 0));
+        assert_false(r.cold.bring_back(0, 0));
       }
       assert_true(r.store->file_given_up());
       assert_true(r.kv.stream(0).is_lost(0) && r.kv.stream(1).is_lost(1));
@@ -171,7 +171,7 @@ void cold_losses__a_lost_file_is_noticed_at_once(void**) {
       r.check_copies();
       if (strict) continue;
       // Resident pages have their copies again where there is room.
-      assert_true(r.cold.truncate(32));
+      assert_true(r.cold.cut(32, true));
       assert_true(r.has_slot(0, 1) && r.has_slot(1, 0));
       assert_true(r.has_copy(0, 1) && r.has_copy(1, 0));
       r.check_copies();
@@ -192,7 +192,7 @@ void cold_losses__stamps_of_a_step_that_was_taken_back(void**) {
   }
   assert_int_equal(v.stamp[0], 20);
   assert_int_equal(v.stamp[1], 50);
-  assert_true(r.cold.truncate(35));
+  assert_true(r.cold.cut(35, true));
   assert_int_equal(v.stamp[0], 20);
   assert_int_equal(v.stamp[1], 35);
 }

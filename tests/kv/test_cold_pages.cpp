@@ -56,7 +56,7 @@ void cold_pages__digests_are_by_row(void**) {
   }
   for (uint32_t s = 0; s < 4; ++s) {
     r.kv.evict(s, 8);
-    assert_true(r.cold.recall(s, s));
+    assert_true(r.cold.bring_back(s, s));
   }
   check_digests();
 }
@@ -93,7 +93,7 @@ void cold_pages__what_comes_back_is_what_left(void**) {
         if (v.slots[row] != kNoSlot) {
           if (row + 1 < v.n_pages && draw(3) == 0) r.kv.evict(s, row);
         } else if (v.n_resident < 4) {
-          assert_true(r.cold.recall(s, row));
+          assert_true(r.cold.bring_back(s, row));
           assert_memory_equal(r.kv.page_keys(v.slots[row]), r.page(s, row).data(), kElements * sizeof(uint16_t));
           assert_int_equal(r.cold.pages_recalled(), ++n_recalled);
         }
@@ -124,7 +124,7 @@ void cold_pages__only_full_pages_are_copied(void**) {
   assert_int_equal(r.store->stats().pages_spilled, 16);  // each once
   // Leaving and coming back copies nothing.
   r.kv.evict(0, 1);
-  assert_true(r.cold.recall(0, 1));
+  assert_true(r.cold.bring_back(0, 1));
   r.kv.evict(0, 1);
   assert_int_equal(r.store->stats().pages_spilled, 16);
 }
@@ -197,7 +197,7 @@ void cold_pages__lost_pages(void**) {
   assert_false(std::isnan(bf16_to_f32(r.digest(0, 1)[0])));
   std::vector<uint16_t> got(kElements);
   assert_false(r.cold.read(0, 0, got.data()));
-  assert_false(r.cold.recall(0, 0));
+  assert_false(r.cold.bring_back(0, 0));
   check(r.kv);
   assert_int_equal(r.cold.pages_recalled(), 0);
   assert_int_equal(r.kv.pages_lost(), 1);  // counted once
@@ -213,7 +213,7 @@ void cold_pages__damaged_copies_are_lost(void**) {
   for (std::byte& b : r.store->cells_memory()) b ^= std::byte{0x10};
   std::vector<uint16_t> got(kElements);
   const uint64_t held = r.held();
-  assert_false(r.cold.recall(0, 0));
+  assert_false(r.cold.bring_back(0, 0));
   check(r.kv);
   assert_true(r.kv.stream(0).is_lost(0));
   assert_int_equal(r.kv.stream(0).n_resident, 1);
@@ -234,7 +234,7 @@ void cold_pages__truncate_into_a_cold_page(void**) {
       r.append(16);
       for (uint32_t s = 0; s < 2; ++s) r.kv.stream(s).stamp[0] = 1;  // the page that would leave
     }
-    assert_true(r.cold.truncate(23));
+    assert_true(r.cold.cut(23, true));
     check(r.kv);
     r.check_copies();
     assert_int_equal(r.kv.n_tokens(), 23);
@@ -260,7 +260,7 @@ void cold_pages__truncate_into_a_cold_page(void**) {
     r.evict_all(1);
     std::vector<uint16_t> got(kElements);
     for (uint32_t s = 0; s < 2; ++s) {
-      assert_true(r.cold.recall(s, 1) && r.cold.read(s, 1, got.data()));
+      assert_true(r.cold.bring_back(s, 1) && r.cold.read(s, 1, got.data()));
       assert_true(got == r.page(s, 1));
     }
   }
@@ -271,14 +271,14 @@ void cold_pages__truncate_between_pages(void**) {
   r.append(64);
   r.evict_all(0);
   r.evict_all(1);
-  assert_true(r.cold.truncate(32));  // nothing has to come back
+  assert_true(r.cold.cut(32, true));  // nothing has to come back
   check(r.kv);
   r.check_copies();
   assert_int_equal(r.kv.stream(1).n_resident, 0);
   assert_int_equal(r.held(), 4);
   r.append(20);
-  assert_true(r.cold.recall(0, 0) && r.cold.recall(0, 1));
-  assert_true(r.cold.truncate(0));
+  assert_true(r.cold.bring_back(0, 0) && r.cold.bring_back(0, 1));
+  assert_true(r.cold.cut(0, true));
   check(r.kv);
   assert_int_equal(r.kv.n_tokens(), 0);
   assert_int_equal(r.held(), 0);
@@ -297,21 +297,21 @@ void cold_pages__truncate_that_cannot_be(void**) {
   assert_true(lost.kv.stream(1).is_lost(1));
   const uint64_t held = lost.held();
   assert_true(!lost.has_slot(0, 1) && lost.has_copy(0, 1));
-  assert_false(lost.cold.truncate(20));
+  assert_false(lost.cold.cut(20, true));
   assert_false(lost.has_slot(0, 1));  // nor has it come back in the stream that has it
   check(lost.kv);
   lost.check_copies();
   assert_int_equal(lost.kv.n_tokens(), 64);
   assert_int_equal(lost.held(), held);
-  assert_true(lost.cold.truncate(16));  // behind the page
+  assert_true(lost.cold.cut(16, true));  // behind the page
 
   Recall full(one_layer(2));
   full.append(32);
   full.evict_all(0);
   full.append(16);
   full.evict_all(2);
-  assert_true(full.cold.recall(0, 0) && full.cold.recall(1, 0));
-  assert_false(full.cold.truncate(40));
+  assert_true(full.cold.bring_back(0, 0) && full.cold.bring_back(1, 0));
+  assert_false(full.cold.cut(40, true));
   check(full.kv);
   full.check_copies();
   assert_int_equal(full.kv.n_tokens(), 48);
@@ -325,14 +325,14 @@ void cold_pages__truncate_into_a_damaged_page(void**) {
   r.append(10);
   for (std::byte& b : r.store->cells_memory()) b ^= std::byte{0x40};
   const uint64_t held = r.held();
-  assert_false(r.cold.truncate(23));
+  assert_false(r.cold.cut(23, true));
   check(r.kv);
   r.check_copies();
   assert_int_equal(r.kv.n_tokens(), 74);
   assert_int_equal(r.held(), held - 1);
   assert_true(r.kv.stream(0).is_lost(1) && r.has_copy(1, 1));
   assert_int_equal(r.kv.pages_evicted(), 2);
-  assert_true(r.cold.truncate(16));
+  assert_true(r.cold.cut(16, true));
   assert_int_equal(r.kv.n_tokens(), 16);
 }
 
@@ -378,7 +378,7 @@ void append_pages(Recall& r, uint32_t first, uint32_t end) {
   }
 }
 
-bool has_window_copy(const Recall& r, uint32_t s, uint32_t page) { return r.kv.window_copies(s)[page] != kNoCopy; }
+bool has_window_copy(const Recall& r, uint32_t s, uint32_t page) { return r.kv.copy_of(s, page) != kNoCopy; }
 
 void cold_pages__of_local_layers_are_copied_beside_the_table(void**) {
   const KvShape shape = with_windows();
@@ -404,8 +404,8 @@ void cold_pages__of_local_layers_come_back(void**) {
   for (const uint32_t n : {1u, 15u, 16u, 33u, 35u, 36u, 40u, 51u, 52u, 96u, 100u}) {
     Recall r(with_windows());
     append_pages(r, 0, 11);
-    assert_true(r.cold.windows().has_all(n));
-    assert_true(r.cold.truncate(n));
+    assert_true(r.cold.has_windows(n));
+    assert_true(r.cold.cut(n, true));
     check(r.kv);
     r.check_copies();
     // The pages that a token at position n sees: from the one with position n - 19 on.
@@ -438,12 +438,12 @@ void cold_pages__of_local_layers_are_dropped_first(void**) {
   }
   assert_true(has_window_copy(r, 0, 10) && has_window_copy(r, 5, 10) && !has_window_copy(r, 0, 9));
   assert_true(has_window_copy(r, 4, 9) && has_window_copy(r, 5, 9));
-  assert_true(r.cold.windows().has_all(r.kv.n_tokens()));
-  assert_false(r.cold.windows().has_all(60));
-  assert_false(r.cold.truncate(60));  // the next token would go into a page that is missing
+  assert_true(r.cold.has_windows(r.kv.n_tokens()));
+  assert_false(r.cold.has_windows(60));
+  assert_false(r.cold.cut(60, true));  // the next token would go into a page that is missing
   check(r.kv);
   assert_int_equal(r.kv.n_tokens(), 11 * 16);
-  assert_true(r.cold.truncate(48));  // what is missing stays missing
+  assert_true(r.cold.cut(48, true));  // what is missing stays missing
   check(r.kv);
   r.check_copies();
   assert_int_equal(r.kv.stream(0).n_pages, 0);
@@ -456,14 +456,14 @@ void cold_pages__of_local_layers_that_are_damaged(void**) {
   append_pages(r, 0, 11);
   r.store->drain();
   for (std::byte& b : r.store->cells_memory()) b ^= std::byte{0x40};
-  assert_false(r.cold.truncate(32));
+  assert_false(r.cold.cut(32, true));
   check(r.kv);
   r.check_copies();
   assert_int_equal(r.kv.n_tokens(), 11 * 16);
   // All that were needed are known to be gone, others were not looked at; without them it works.
   for (uint32_t s : {0u, 1u, 4u, 5u}) assert_false(has_window_copy(r, s, 0) || has_window_copy(r, s, 1));
   assert_true(has_window_copy(r, 0, 2));
-  assert_true(r.cold.truncate(32));
+  assert_true(r.cold.cut(32, true));
   check(r.kv);
   assert_int_equal(r.kv.stream(0).n_pages, 0);
 }
@@ -472,11 +472,11 @@ void cold_pages__of_local_layers_that_are_damaged(void**) {
 void cold_pages__of_local_layers_have_no_holes(void**) {
   Recall r(with_windows());
   append_pages(r, 0, 11);
-  uint32_t& copy = r.kv.window_copies(0)[2];
+  uint32_t& copy = *r.kv.copy_entry(0, 2);
   r.store->release(copy);
   copy = kNoCopy;  // as a store leaves it that has lost the page
   assert_true(has_window_copy(r, 0, 1));
-  assert_true(r.cold.truncate(48));  // the next token sees pages 1 and 2
+  assert_true(r.cold.cut(48, true));  // the next token sees pages 1 and 2
   check(r.kv);
   assert_int_equal(r.kv.stream(0).n_pages, 0);
   assert_int_equal(r.kv.stream(1).n_pages, 2);

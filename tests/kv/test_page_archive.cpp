@@ -1,13 +1,13 @@
 // kv: copies of pages that leave for good. They are what left, bit for bit; going back brings them into the tables
 // again, newest first; a full store drops the oldest positions; and nothing of it changes the tables while tokens come.
-#include "kv/page_archive.h"
-
 #include <errno.h>
 #include <unistd.h>
 
 #include <memory>
 #include <set>
 
+#include "kv/page_copies.h"
+#include "kv/spill_store.h"
 #include "tests/kv/cache_case.h"
 #include "tests/kv/spill_case.h"
 
@@ -42,7 +42,7 @@ struct Archive {
     o.file_calls = &kFailingReads;
     store = std::make_unique<SpillStore>(&memory, &memory, &memory);
     if (!store->create(o).ok()) fail_msg("%s", last_error_text());
-    archive.start(kv, *store);
+    archive.start(kv, store.get());
   }
   // Appends tokens and seals what they filled; a full table lets its page `leaves` go first.
   void append(uint32_t n_tok, uint32_t flags = 0, uint32_t leaves = 0) {
@@ -94,7 +94,7 @@ struct Archive {
   KvCache& kv;
   spill_case::CountingMemory memory;
   std::unique_ptr<SpillStore> store;
-  PageArchive archive;
+  PageCopies archive;
   uint32_t version = 0;
 };
 
@@ -129,7 +129,7 @@ void page_archive__going_back_refills_the_tables(void**) {
     a.append(5 * kPageTokens, kPagePrompt, 1);
     a.append(5 * kPageTokens + 5, 0, 1);
     for (uint32_t s = 0; s < 4; ++s) assert_true(a.pages(s) == (Pages{0, 8, 9, 10}));
-    assert_true(a.archive.truncate(n, true));
+    assert_true(a.archive.cut(n, true));
     check(a.kv);
     const uint32_t n_pages = (n + kPageTokens - 1) / kPageTokens;
     assert_int_equal(a.kv.n_tokens(), n);
@@ -158,7 +158,7 @@ void page_archive__going_back_refills_the_tables(void**) {
 void page_archive__taking_back_leaves_the_rows(void**) {
   Archive a(small_shape());
   a.append(8 * kPageTokens);
-  assert_true(a.archive.truncate(7 * kPageTokens + 4, false));
+  assert_true(a.archive.cut(7 * kPageTokens + 4, false));
   for (uint32_t s = 0; s < 4; ++s) assert_true(a.pages(s) == (Pages{4, 5, 6, 7}));
   assert_int_equal(a.store->stats().pages_held, 28);
   assert_int_equal(a.kv.pages_cold(), 16);
@@ -172,7 +172,7 @@ void page_archive__a_full_store_drops_the_oldest(void**) {
   for (uint32_t s = 0; s < 4; ++s) {
     bool had = false;
     for (uint32_t p = 0; p < 12; ++p) {
-      const bool has = a.kv.archive(s)[p] != kNoCopy;
+      const bool has = a.kv.copy_of(s, p) != kNoCopy;
       assert_true(has || !had);  // oldest first
       had |= has;
       n_held += has ? 1 : 0;
@@ -185,7 +185,7 @@ void page_archive__a_full_store_drops_the_oldest(void**) {
   assert_int_equal(a.kv.pages_cold() + a.kv.pages_lost(), 32);
   assert_true(a.kv.pages_lost() >= 12 && a.archive.has(0, 0));
   assert_false(a.archive.has(0, 1));
-  assert_false(a.archive.truncate(kPageTokens + 4, true));
+  assert_false(a.archive.cut(kPageTokens + 4, true));
   assert_int_equal(a.kv.n_tokens(), 12 * kPageTokens);
   assert_int_equal(a.store->stats().pages_held, n_held);
 }
@@ -199,11 +199,11 @@ void page_archive__a_full_table_without_the_cut_page(void**) {
   a.kv.put_back(2, 5);
   assert_true(a.pages(2) == (Pages{5, 6, 7, 8}));
   const uint64_t n_held = a.store->stats().pages_held;
-  assert_false(a.archive.truncate(9 * kPageTokens + 7, true));
+  assert_false(a.archive.cut(9 * kPageTokens + 7, true));
   assert_int_equal(a.kv.n_tokens(), 10 * kPageTokens);
   assert_int_equal(a.store->stats().pages_held, n_held);
   check(a.kv);
-  assert_true(a.archive.truncate(8 * kPageTokens + 7, true));  // page 8 is there
+  assert_true(a.archive.cut(8 * kPageTokens + 7, true));  // page 8 is there
   assert_true(a.pages(2) == (Pages{5, 6, 7, 8}));
   check(a.kv);
 }
@@ -240,13 +240,13 @@ void page_archive__copies_are_restored(void**) {
         assert_true(b.archive.put_block(s, p, block.data(), n, place).ok());
       }
     }
-    b.archive.restore_without(1);
+    b.archive.restore_without(0, 9);
     uint64_t n_lost = 1, n_cold = 0;
     uint16_t page[kElements];
     for (uint32_t s = 0; s < 4; ++s) {
       bool had = false;
       for (uint32_t p = 0; p < 9; ++p) {
-        const bool has = b.kv.archive(s)[p] != kNoCopy;
+        const bool has = b.kv.copy_of(s, p) != kNoCopy;
         assert_true(has || !had);  // oldest first
         had |= has;
         if (has) assert_true(b.archive.read(s, p, page) && b.is_page(page, s, p));
@@ -280,7 +280,7 @@ void page_archive__a_ring_of_what_the_store_holds(void**) {
         for (Archive* a : {&whole, &ring}) a->append(more, flags, 1);
       } else if (n > 0) {
         const uint32_t to = n - 1 - pick(std::min(n, 60u));
-        assert_int_equal(whole.archive.truncate(to, true), ring.archive.truncate(to, true));
+        assert_int_equal(whole.archive.cut(to, true), ring.archive.cut(to, true));
         check(ring.kv);
       }
       assert_int_equal(whole.kv.n_tokens(), ring.kv.n_tokens());
@@ -316,7 +316,7 @@ void page_archive__a_ring_gives_up_what_is_older(void**) {
       for (uint32_t p = 0; p < n; ++p) {
         const bool has = p + kRing >= n;
         assert_int_equal(a.kv.copy_of(s, p) != kNoCopy, has);
-        assert_int_equal(a.kv.archive_flag(p), has ? kPagePrompt : 0u);
+        assert_int_equal(a.kv.rings().flag(p), has ? kPagePrompt : 0u);
         if (has) assert_true(a.archive.read(s, p, page) && a.is_page(page, s, p));
       }
     }
@@ -324,16 +324,16 @@ void page_archive__a_ring_gives_up_what_is_older(void**) {
   assert_int_equal(a.kv.pages_cold() + a.kv.pages_lost(), a.kv.pages_evicted());
   assert_int_equal(a.kv.pages_lost(), 4 * (kContext - 1 - kRing - 1));  // all before the ring but the first page
   // Pages 6 .. 10 were there; of 2 .. 6 only 6 is.
-  assert_true(a.archive.truncate(7 * kPageTokens, false));
+  assert_true(a.archive.cut(7 * kPageTokens, false));
   assert_int_equal(a.store->stats().pages_held, 4);
   for (uint32_t p = 0; p < 7; ++p) {
-    assert_int_equal(a.kv.archive_flag(p), p == 6 ? kPagePrompt : 0u);
+    assert_int_equal(a.kv.rings().flag(p), p == 6 ? kPagePrompt : 0u);
     for (uint32_t s = 0; s < 4; ++s) assert_int_equal(a.kv.copy_of(s, p) != kNoCopy, p == 6);
   }
   a.version = 1;
   a.append(2 * kPageTokens, 0, 1);
   for (uint32_t p = 0; p < 9; ++p) {
-    assert_int_equal(a.kv.archive_flag(p), p == 6 ? kPagePrompt : 0u);
+    assert_int_equal(a.kv.rings().flag(p), p == 6 ? kPagePrompt : 0u);
     for (uint32_t s = 0; s < 4; ++s) assert_int_equal(a.kv.copy_of(s, p) != kNoCopy, p >= 6);
   }
   assert_true(a.archive.read(3, 8, page) && a.is_page(page, 3, 8));
@@ -342,23 +342,34 @@ void page_archive__a_ring_gives_up_what_is_older(void**) {
   assert_int_equal(a.store->stats().pages_held, 0);
 }
 
+// Whether no entry has a copy or a flag, also of those that pages would get later.
+bool has_clean_rings(KvCache& kv) {
+  kv.rings().add(kContext - 1);
+  bool is_clean = true;
+  for (uint32_t p = 0; p < kContext; ++p) {
+    is_clean = is_clean && kv.rings().flag(p) == 0;
+    for (uint32_t s = 0; s < 4; ++s)
+      is_clean = is_clean && kv.copy_entry(s, p) != nullptr && kv.copy_of(s, p) == kNoCopy;
+  }
+  kv.rings().cut(0);
+  return is_clean;
+}
+
 // A conversation leaves nothing to the next one: no copies, however many pages were sealed together or had room, and
 // not what is known of its pages.
 void page_archive__reset_forgets_everything(void**) {
   for (uint32_t room : {0u, 1u, 2u, 3u, 14u}) {
     Archive a(small_shape(), room);
-    for (uint32_t s = 0; s < 4; ++s)
-      for (uint32_t p = 0; p < kContext; ++p)
-        assert_true(a.kv.archive(s)[p] == kNoCopy && a.kv.archive_flags()[p] == 0);
+    assert_true(has_clean_rings(a.kv));
     a.append(9 * kPageTokens + 5, kPagePrompt);
     assert_true(a.store->stats().pages_held > 0);
     a.archive.reset();
     a.kv.reset();
     assert_int_equal(a.store->stats().stored_bytes, 0);
     assert_int_equal(a.store->stats().pages_held, 0);
+    assert_true(has_clean_rings(a.kv));
     for (uint32_t s = 0; s < 4; ++s) {
-      for (uint32_t p = 0; p < kContext; ++p)
-        assert_true(a.kv.archive(s)[p] == kNoCopy && a.kv.archive_flags()[p] == 0 && !a.archive.has(s, p));
+      for (uint32_t p = 0; p < kContext; ++p) assert_false(a.archive.has(s, p));
     }
     a.version = 1;
     a.append(6 * kPageTokens);
@@ -405,7 +416,7 @@ void page_archive__a_file_that_fails(void**) {
     assert_true(n_lost > 1 && n_lost <= n_in_file);
     assert_int_equal(a.kv.pages_lost(), n_lost);
     assert_int_equal(a.kv.pages_cold(), n_cold - n_lost);
-    assert_false(a.archive.truncate(5, true));  // it is known, so nothing changes
+    assert_false(a.archive.cut(5, true));  // it is known, so nothing changes
     assert_int_equal(a.kv.n_tokens(), 11 * kPageTokens);
     check(a.kv);
   }
@@ -416,7 +427,7 @@ void page_archive__a_refill_that_fails(void**) {
   Archive a(small_shape(), 6, 200);
   a.append(11 * kPageTokens);
   g_read_error = EIO;
-  assert_false(a.archive.truncate(4 * kPageTokens, true));
+  assert_false(a.archive.cut(4 * kPageTokens, true));
   g_read_error = 0;
   check(a.kv);
   assert_int_equal(a.kv.n_tokens(), 4 * kPageTokens);
@@ -429,8 +440,45 @@ void page_archive__only_of_what_can_leave(void**) {
   shape.wide_pages = kContext;
   assert_int_equal(shape.n_archived_streams(), 2);
   Cache c(shape);
-  for (uint32_t s = 0; s < 4; ++s) assert_int_equal(c.kv.archive(s) != nullptr, s >= 2);
-  assert_true(c.kv.archive(3) == c.kv.archive(2) + kContext);
+  c.kv.rings().add(kContext - 1);
+  for (uint32_t s = 0; s < 4; ++s) assert_int_equal(c.kv.copy_entry(s, 0) != nullptr, s >= 2);
+  assert_true(c.kv.copy_entry(3, 0) == c.kv.copy_entry(2, 0) + kContext);
+}
+
+// A session without a store has copies of nothing. Going back is what the tables allow, and nothing else happens.
+void page_archive__without_a_store(void**) {
+  KvShape shape = small_shape();
+  shape.archive_pages = 0;
+  Cache c(shape);
+  PageCopies copies;
+  copies.start(c.kv, nullptr, true);
+  assert_true(c.kv.reserve(3 * kPageTokens + 4, 0, 52).ok());
+  c.kv.commit();
+  copies.seal(0);
+  copies.look_at_losses();
+  assert_true(copies.prepare(100).ok() && copies.failure().ok() && !copies.is_strict());
+  assert_true(!copies.needs_tables() && !copies.needs_stamps(3) && !copies.make_raw_again());
+  std::vector<std::byte> block(max_block_bytes(kElements * 2));
+  uint16_t page[kElements];
+  uint32_t n = 0;
+  SpillPlace place = SpillPlace::kRaw;
+  for (uint32_t s = 0; s < 4; ++s) {
+    assert_true(copies.has(s, 3) && !copies.has(s, 4) && !copies.has_left(s, 0));
+    assert_true(copies.read(s, 0, page) && !copies.read(s, 4, page) && !copies.bring_back(s, 4));
+    assert_true(!copies.get_block(s, 0, block.data(), n, place) && !copies.find_place(s, 0, place));
+  }
+  copies.begin_page(0);
+  copies.restore_without(0, 0);
+  c.kv.evict(1, 0);
+  assert_false(copies.has(1, 0));
+  assert_true(copies.can_cut(20) && copies.cut(20, true));
+  assert_int_equal(c.kv.n_tokens(), 20);
+  assert_int_equal(c.kv.pages_cold() + c.kv.pages_lost(), 0);
+  assert_int_equal(c.kv.stream(0).len[1], 4);
+  check(c.kv);
+  copies.reset();
+  c.kv.reset();
+  assert_false(copies.has(0, 0));
 }
 
 }  // namespace
@@ -449,6 +497,7 @@ int main() {
       cmocka_unit_test(page_archive__a_file_that_fails),
       cmocka_unit_test(page_archive__a_refill_that_fails),
       cmocka_unit_test(page_archive__only_of_what_can_leave),
+      cmocka_unit_test(page_archive__without_a_store),
   };
   return cmocka_run_group_tests_name("kv_page_archive", tests, nullptr, nullptr);
 }

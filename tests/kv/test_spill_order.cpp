@@ -242,7 +242,7 @@ void spill_order__by_the_stamps_of_a_session(void**) {
   r.append(16);
   assert_true(is_raw(0) && !is_raw(1) && is_raw(2));
   r.evict_all(2);
-  for (uint32_t s = 0; s < 2; ++s) assert_true(r.cold.recall(s, 1));
+  for (uint32_t s = 0; s < 2; ++s) assert_true(r.cold.bring_back(s, 1));
   want(1);
   r.evict_all(0);
   r.append(16);

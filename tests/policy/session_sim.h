@@ -16,8 +16,9 @@
 
 #include "core/thread_pool.h"
 #include "cpu/backend.h"
-#include "kv/cold_pages.h"
 #include "kv/kv_cache.h"
+#include "kv/page_copies.h"
+#include "kv/spill_store.h"
 #include "models/attend.h"
 #include "models/compensate.h"
 #include "ops/ops.h"
@@ -220,7 +221,7 @@ class Sim {
   const Inputs& inputs;
   const SimShape shape;
   KvCache kv;
-  ColdPages cold;  // with recall
+  PageCopies cold;
   // Attention outputs of all positions, [n_layers][positions, n_heads, head_dim].
   std::vector<std::vector<float>> out;
   uint32_t n_evicted = 0;
@@ -273,6 +274,8 @@ class Sim {
     for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());
     kv.lay_out(kv_shape, arenas[0], arenas[1], arenas[2]);
     kv.reset();
+    cold.start(kv, nullptr);
+    step_.copies = &cold;
     const uint32_t pages = kv_shape.max_capacity(), n_heads = shape.n_heads();
     OpShapes shapes;
     shapes.n_threads = n_threads;
@@ -306,9 +309,8 @@ class Sim {
     o.max_pages = kv.shape().n_streams() * kv.shape().pages_per_stream;
     o.budget_bytes = spill_worst_bytes(o.page_bytes, n_pages != 0 ? n_pages : o.max_pages);
     check(store_.create(o));
-    cold.start(kv, store_);
+    cold.start(kv, &store_);
     step_.backend = &backend;
-    step_.cold = &cold;
     Arena measured;
     lay_out_store(measured);
     Arena arena(take(staging_, measured.used()), measured.used());
@@ -324,7 +326,7 @@ class Sim {
   void commit() {
     const uint32_t first = kv.n_tokens();
     kv.commit();
-    if (cold.is_on()) cold.seal(first);
+    cold.seal(first);
   }
 
   void make_room(uint32_t n_tok, Phase phase) {
