@@ -98,11 +98,10 @@ Status BaseSession::put_tables(bool repeats) {
   };
   n_pages_ = n_prompt_pages_ = 0;
   n_filled_ = (a_.host.state->n_tokens + kPageTokens - 1) / kPageTokens;
-  for (uint32_t layer = 0; layer < tables.n_layers; ++layer) {
-    if (!is_ruled(layers()[layer].attention)) continue;
-    // Counted in the layer's first stream, which stands for the layer.
-    const uint32_t* flags = host(a_.kv->flags(layer));
-    const uint32_t n = host(tables.n_pages)[layer * tables.n_kv_heads];
+  for (uint32_t stream = 0; stream < tables.n_layers * tables.n_kv_heads; ++stream) {
+    if (a_.kv->window(stream) != 0) continue;
+    const uint32_t* flags = host(tables.flags) + host(tables.row_begin)[stream];
+    const uint32_t n = host(tables.n_pages)[stream];
     uint32_t n_prompt = 0;
     for (uint32_t row = 0; row < n; ++row) n_prompt += (flags[row] & kPagePrompt) != 0 ? 1u : 0u;
     n_prompt_pages_ = std::max(n_prompt_pages_, n_prompt);

@@ -22,9 +22,13 @@ Status check_device_attention(const weir_session_options& o, const PolicyNeeds& 
     return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
   if (has_heads)
     return fail(WEIR_ERR_UNSUPPORTED, "option heads: streams that hold windows are for the processor only");
-  if (needs.layer_pages.differ() || needs.heads_differ) {
-    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: budgets that differ by layer or head are for the processor only",
-                o.policy == nullptr ? "dense" : o.policy);
+  // A recorded step selects in all layers or in none, and a stream that need not select then takes what others get.
+  if ((needs.layer_pages.differ() || needs.heads_differ) && rules.selects && rules.stop_microbatch == 0 &&
+      rules.select_above_pages != rules.select_budget) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "policy %s: prompts whose pages differ by layer or head, and which are attended whole up to %u tokens "
+                "and in part beyond, are for the processor only",
+                o.policy, rules.select_above_pages * kPageTokens);
   }
   return {};
 }

@@ -108,6 +108,10 @@ const Row kRows[] = {
     {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, kNearTies},
     {{"hybrid", {}, 0}, kNearTies},
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
+    {{"raas", {{"prompt", "pyramid"}, {"prompt_budget", "160"}, {"prompt_beta", "4"}}, 3}, kNearTies},
+    {{"raas", {{"prompt", "ada"}, {"prompt_budget", "160"}}, 2}, kNearTies},
+    {{"h2o", {{"skip_layers", "0"}, {"prompt", "pyramid"}, {"prompt_budget", "160"}}, 3}, kScoredNearTies},
+    {{"tova", {{"skip_layers", "0"}, {"prompt", "ada"}, {"prompt_budget", "160"}}, 3}, kScoredNearTies},
 };
 
 // Checks what must hold for any table.

@@ -50,6 +50,12 @@ const Row kRows[] = {
     {"arkvale", {{"digest", "cuboid_mean"}}, 128},
     {"arkvale", {{"digest", "minmax"}, {"attend", "top"}, {"recall_pages", "0"}, {"recall_from", "4"}}, 96},
     {"raas", {{"recall", "on"}, {"protect_recent", "2"}}, 128},
+    {"raas", {{"prompt", "pyramid"}, {"prompt_budget", "64"}, {"prompt_beta", "4"}, {"prompt_window", "16"}}, 128},
+    {"h2o", {{"skip_layers", "0"}, {"prompt", "pyramid"}, {"prompt_budget", "48"}, {"prompt_window", "8"}}, 112},
+    {"raas", {{"prompt", "ada"}, {"prompt_budget", "48"}, {"prompt_window", "8"}}, 112},
+    {"hybrid",
+     {{"skip_layers", "0"}, {"digest", "minmax"}, {"prompt", "ada"}, {"prompt_budget", "64"}, {"prompt_window", "8"}},
+     128},
     {"hybrid", {{"recall", "on"}, {"rho", "0.25"}}, 96},
 };
 // llama; windows; windows, soft caps and norms after stages; experts; experts, sinks, windows and biases.
