@@ -126,6 +126,7 @@ void write_part(Job j, Attended a) {
 void main() {
     A = p.args;
     Job j = find_job();
+    if (A.only_windows != 0u && !j.has_window) return;
     load_inputs(j);
     complete(j);
     if (j.split >= j.n_active) return;

@@ -36,6 +36,7 @@ struct DecodeArgs {
   uvec2 stamp, last_score;
   uvec2 rank, flags, bound;
   uint capacity, n_heads, n_kv_heads, head_dim, pos, n_sink_pages, n_sink, window, head_sinks, list_per_head;
+  uint only_windows;  // only streams with windows of their own are attended
   uint heads_per_list, lists_per_merge, n_splits;
   uint rope_dim, is_adjacent, digest_by_row, stamps;
   float scale, soft_cap, norm_eps, alpha;
@@ -45,7 +46,7 @@ struct DecodeArgs {
 
 #ifdef __cplusplus
 struct StopArgs : DecodeArgs {};  // of attn_stop.comp
-static_assert(sizeof(DecodeArgs) == 31 * 8 + 27 * 4 && offsetof(DecodeArgs, quiet_share) == 31 * 8 + 26 * 4);
+static_assert(sizeof(DecodeArgs) == 31 * 8 + 28 * 4 && offsetof(DecodeArgs, quiet_share) == 31 * 8 + 27 * 4);
 }  // namespace weir::vulkan
 #endif
 #endif

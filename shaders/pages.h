@@ -33,6 +33,21 @@ struct PageSoftmaxPush {
   float scale;
 };
 
+// select [n_lists, capacity] of the streams with windows becomes all their rows.
+struct ListWindowsPush {
+  uvec2 select, n_select, windows, n_pages;
+  uint capacity, n_lists, n_kv_heads;
+};
+
+// Compensation tokens (device::CompensateArgs): sums of two words a stream, and values [2, head_dim] of the streams
+// with windows. page_mass and n_tokens may be none.
+WEIR_SHARED uint kCompensateRows = 8;  // of a workgroup
+struct CompensatePush {
+  uvec2 result, q, pool, slots, first_pos, len, n_pages, page_mass, lse, head_windows, n_tokens, sums, values;
+  uint n_tok, n_heads, n_kv_heads, head_dim, capacity, pos, head_sinks;
+  float scale, soft_cap;
+};
+
 // The most rows whose keys an invocation keeps while the best are sought (common/top_rows.glsl): with 1,024 invocations
 // more do not fit into their registers.
 WEIR_SHARED uint kMaxOwnRows = 4;

@@ -61,6 +61,21 @@ struct VictimRules {
   uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed, prompt_slots;
 };
 
+// Sums of what has left windows (device::LeftAt): sums of two words, values [n, 2, head_dim]. Without sums nothing is
+// added.
+struct LeftAt {
+  uvec2 sums, values, pool;
+  uint head_dim;
+  uint reserved;  // it is a multiple of 8 bytes
+};
+
+// Before a prompt chunk (device::AddLeftArgs).
+struct AddLeftPush {
+  TablesAt tables;
+  LeftAt left;
+  uint n_streams, n_kv_heads, front_pages, global_every, n_tokens;
+};
+
 // The beginning of a decode step (device::StepBeginArgs). angles [n_rotations, rope_dim / 2]: turns per position, of
 // 2^64 parts, two words with the low one first. cos_sin_sink may be none. With recall tables.n_resident is there, and
 // so are raw_index, by row, resident [n_streams, resident_words] and, by row, digests.
@@ -68,9 +83,11 @@ WEIR_SHARED uint kStepRotations = 2;
 struct StepBeginPush {
   TablesAt tables;
   uvec2 state, angles, cos_sin, cos_sin_sink, counter, events, raw_index, resident, digests;
+  LeftAt left;
   VictimRules rules;
   uint n_streams, n_kv_heads, ruled_stream, has_windows;
-  uint event_capacity;  // a power of two, or 0: nothing is recorded
+  uint front_pages, global_every;  // as in KvTables
+  uint event_capacity;             // a power of two, or 0: nothing is recorded
   uint in_cache_limit;
   uint rope_dim, n_rotations, stride;
   uint resident_words, digest_words;
@@ -100,10 +117,11 @@ static_assert(kVictimRandom == static_cast<uint>(VictimRule::kRandom));
 static_assert(kVictimCold == static_cast<uint>(VictimRule::kCold));
 
 static_assert(kStepRotations == kMaxRotations);
-static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 172);
-static_assert(offsetof(StepBeginPush, rules) == sizeof(TablesAt) + 72);
-static_assert(offsetof(StepBeginPush, n_streams) == sizeof(TablesAt) + 120);
-static_assert(offsetof(StepBeginPush, magnitude) == sizeof(TablesAt) + 164);
+static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 212);
+static_assert(offsetof(StepBeginPush, left) == sizeof(TablesAt) + 72);
+static_assert(offsetof(StepBeginPush, rules) == sizeof(TablesAt) + 104);
+static_assert(offsetof(StepBeginPush, n_streams) == sizeof(TablesAt) + 152);
+static_assert(offsetof(StepBeginPush, magnitude) == sizeof(TablesAt) + 204);
 }  // namespace weir::vulkan
 #endif
 #endif

@@ -8,6 +8,7 @@
 // 2^-32 turns, cosines and sines within 2e-7.
 #extension GL_GOOGLE_include_directive : require
 #include "common/leave.glsl"
+#include "common/left.glsl"
 #include "common/pages.glsl"
 #include "common/turns.glsl"
 
@@ -24,7 +25,9 @@ bool recalls() { return !is_null(p.a.tables.n_resident); }
 
 Stream stream_at(uint index) {
     const uint first = SharedCells(p.a.tables.row_begin).v[index];
-    const uint capacity = SharedCells(p.a.tables.row_begin).v[index + 1u] - first;
+    // With windows of single heads a table may have more rows than its stream has slots.
+    const uvec2 begin = recalls() ? p.a.tables.row_begin : p.a.tables.slot_begin;
+    const uint capacity = SharedCells(begin).v[index + 1u] - SharedCells(begin).v[index];
     return Stream(index, first, capacity, SharedCells(p.a.tables.n_pages).v[index]);
 }
 uint first_free(uint index) { return SharedCells(p.a.tables.slot_begin).v[index]; }
@@ -135,9 +138,15 @@ uint make_slots(Stream s, uint n_there, Room room) {
 
 // Removes the pages that the stream's window has passed. Returns the number of pages that stay.
 uint slide(Stream s, uint window, uint pos) {
-    while (s.n > 0u && !is_filling(p.a.tables, s, 0u) && ends_by(p.a.tables, s, 0u, window, pos + 1u)) {
+    const bool of_layer = is_local(s.index, p.a.n_kv_heads, p.a.global_every);
+    const uint front = of_layer ? 0u : p.a.front_pages;
+    while (s.n > front && !is_filling(p.a.tables, s, front) && ends_by(p.a.tables, s, front, window, pos + 1u)) {
+        if (!of_layer && !is_null(p.a.left.sums)) {
+            const uint rank = left_rank(p.a.tables, s.index, p.a.n_kv_heads, p.a.global_every);
+            add_left_page(p.a.tables, p.a.left, rank, s, front);
+        }
         if (gl_SubgroupInvocationID == 0u) atomicAdd(n_slid, 1u);
-        remove_row(s, 0u);
+        remove_row(s, front);
         --s.n;
     }
     return s.n;

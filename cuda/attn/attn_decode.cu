@@ -44,7 +44,8 @@ struct Job {
   size_t table;  // of the stream
   uint32_t n;    // pages listed
   uint32_t per_split, n_active;
-  uint32_t pos;  // of the query
+  uint32_t pos;             // of the query
+  uint32_t window, n_sink;  // of the KV head
 };
 
 __device__ Job find_job(const KernelArgs& k) {
@@ -61,6 +62,9 @@ __device__ Job find_job(const KernelArgs& k) {
   job.per_split = max(kWarps, (even + kWarps - 1) / kWarps * kWarps);
   job.n_active = max(1u, (job.n + job.per_split - 1) / job.per_split);
   job.pos = k.op.n_tokens != nullptr ? *k.op.n_tokens : a.pos;
+  const bool has_own = has_own_window(a, job.kv_head);
+  job.window = has_own ? a.head_windows[job.kv_head] : a.window;
+  job.n_sink = has_own ? a.head_sinks : a.n_sink;
   return job;
 }
 
@@ -198,8 +202,9 @@ __device__ void page_logits(const Head&, const KernelArgs& k, const Job& job, co
 #pragma unroll
     for (uint32_t e = 0; e < 2; ++e) {
       const uint32_t token = t * 8 + c * 2 + e, pos = page.first_pos + token;
-      if (sink && (a.window == 0 || pos < a.n_sink)) logit[t][e] = sink_logit[t][e];
-      const bool seen = token < page.len && (a.window == 0 || pos < a.n_sink || uint64_t{pos} + a.window > job.pos);
+      if (sink && (job.window == 0 || pos < job.n_sink)) logit[t][e] = sink_logit[t][e];
+      const bool seen =
+          token < page.len && (job.window == 0 || pos < job.n_sink || uint64_t{pos} + job.window > job.pos);
       float scaled = logit[t][e] * scale;
       if constexpr (Head::kAny) {
         if (a.soft_cap != 0.0f) scaled = a.soft_cap * kLog2E * tanhf(logit[t][e] * (a.scale / a.soft_cap));

@@ -60,6 +60,7 @@ __device__ inline void split_bf16(float x, float y, uint32_t& high, uint32_t& lo
 struct BlockSpan {
   uint32_t first, last;              // positions
   uint32_t first_begin, last_begin;  // first positions of their windows
+  Sight sight;                       // of the block's KV head
 };
 
 // Lists the next pages of `list` that the block sees, until `entries` is nearly full or the list ends. Returns their
@@ -83,10 +84,10 @@ __device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, con
       entry.end = for_sinks ? n_sink : len;
       is_behind = entry.first_pos > span.last || (for_sinks && row >= a.n_sink_pages);
       is_seen = !is_behind && entry.begin < entry.end && entry.first_pos + entry.begin <= span.last &&
-                (entry.first_pos + entry.end > span.first_begin || entry.first_pos + entry.begin < a.n_sink);
+                (entry.first_pos + entry.end > span.first_begin || entry.first_pos + entry.begin < span.sight.n_sink);
       const bool is_whole = entry.begin == 0 && entry.end == kPageTokens &&
                             entry.first_pos + kPageTokens - 1 <= span.first &&
-                            (entry.first_pos >= span.last_begin || entry.first_pos + kPageTokens <= a.n_sink);
+                            (entry.first_pos >= span.last_begin || entry.first_pos + kPageTokens <= span.sight.n_sink);
       if (is_whole) entry.begin |= kAllSeen;
     }
     const uint32_t seen = __ballot_sync(kAllLanes, is_seen);
@@ -170,7 +171,7 @@ struct WarpRows {
   }
 
   // One step: attends the kStepPages pages at `stage` in shared memory.
-  __device__ void attend(const AttnPagedArgs& a, uint32_t stage, const PageEntry* entries) {
+  __device__ void attend(const AttnPagedArgs& a, const Sight& sight, uint32_t stage, const PageEntry* entries) {
     const uint32_t lane = threadIdx.x % kWarp;
     float s[2 * kStepPages][4] = {};
     // Chunk 2 * k + i differs from chunk i only in address bits that the swizzle leaves alone.
@@ -195,7 +196,7 @@ struct WarpRows {
       }
     }
     if constexpr (Head::kAny) cap(a, s);
-    mask(a, s, entries);
+    mask(sight, s, entries);
     soften(s);
     const uint32_t values_at = stage + chunk_offset<kDim>(kPageTokens + lane % 16, lane / 16);
 #pragma unroll
@@ -231,12 +232,12 @@ struct WarpRows {
   }
 
   // Sets the logits of tokens that a row does not see to -inf.
-  __device__ void mask(const AttnPagedArgs& a, float (&s)[2 * kStepPages][4], const PageEntry* entries) const {
+  __device__ void mask(const Sight& sight, float (&s)[2 * kStepPages][4], const PageEntry* entries) const {
     uint32_t seen = kAllSeen;
 #pragma unroll
     for (uint32_t p = 0; p < kStepPages; ++p) seen &= entries[p].begin;
     if (seen != 0) return;
-    const uint32_t begin[2] = {window_begin(a, pos[0]), window_begin(a, pos[1])};
+    const uint32_t begin[2] = {sight.begin(pos[0]), sight.begin(pos[1])};
 #pragma unroll
     for (uint32_t p = 0; p < kStepPages; ++p) {
       const PageEntry entry = entries[p];
@@ -245,7 +246,7 @@ struct WarpRows {
         const uint32_t token = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
         const uint32_t at = entry.first_pos + token, row = i / 2 % 2;
         const bool is_seen = token >= (entry.begin & (kAllSeen - 1)) && token < entry.end && at <= pos[row] &&
-                             (at >= begin[row] || at < a.n_sink);
+                             (at >= begin[row] || at < sight.n_sink);
         if (!is_seen) s[2 * p + i / 4][i % 4] = kUnseen;
       }
     }
@@ -334,8 +335,9 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
   if (threadIdx.x == 0) {
     span.first = a.pos + first_row / group;
     span.last = a.pos + last_row / group;
-    span.first_begin = window_begin(a, span.first);
-    span.last_begin = window_begin(a, span.last);
+    span.sight = sight_of(a, kv_head);
+    span.first_begin = span.sight.begin(span.first);
+    span.last_begin = span.sight.begin(span.last);
   }
   __syncthreads();
 
@@ -372,7 +374,7 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
         wait_copies<0>();
         __syncthreads();  // the step's pages are visible to all warps, and the other stage is free
         if (step + 1 < n_steps) copy_step(step + 1);
-        rows.attend(a, base + step % 2 * kStepPages * kPageBytes, entries + step * kStepPages);
+        rows.attend(a, span.sight, base + step % 2 * kStepPages * kPageBytes, entries + step * kStepPages);
       }
       __syncthreads();  // all warps have read the entries and stages
     }

@@ -17,7 +17,8 @@ struct Query {
   const float* q;
   const float* q_sink;
   uint32_t pos;
-  uint32_t begin;  // of the window
+  uint32_t begin;   // of the window
+  uint32_t n_sink;  // positions below it are seen, too
 };
 
 // Logit of token lane / 2 of a page, -inf if the query does not see it. Two lanes share a token, in pieces of 8
@@ -27,7 +28,7 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
   const uint32_t dim = a.kv.head_dim;
   const uint32_t first_pos = a.kv.first_pos[list.table + row], len = a.kv.len[list.table + row];
   const uint32_t at = first_pos + token;
-  const bool is_seen = token < len && at <= query.pos && (at >= query.begin || at < a.n_sink);
+  const bool is_seen = token < len && at <= query.pos && (at >= query.begin || at < query.n_sink);
   float dot = 0.0f;
   if (is_seen) {
     const float* const q = token < sink_tokens(a, row, first_pos, len) ? query.q_sink : query.q;
@@ -49,12 +50,13 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
 // Copies a head's query, and its query for sink tokens, to shared memory [2, kMaxHeadDim]. Threads [0, n) take part.
 __device__ Query load_query(const AttnPagedArgs& a, float* to, uint32_t tok, uint32_t head, uint32_t thread,
                             uint32_t n) {
+  const Sight sight = sight_of(a, head / (a.n_heads / a.kv.n_kv_heads));
   const size_t from = (size_t{tok} * a.n_heads + head) * a.kv.head_dim;
   for (uint32_t i = thread; i < a.kv.head_dim; i += n) {
     to[i] = a.q[from + i];
     to[kMaxHeadDim + i] = a.q_sink != nullptr ? a.q_sink[from + i] : 0.0f;
   }
-  return {to, to + kMaxHeadDim, a.pos + tok, window_begin(a, a.pos + tok)};
+  return {to, to + kMaxHeadDim, a.pos + tok, sight.begin(a.pos + tok), sight.n_sink};
 }
 
 // Takes a sink into the maximum and the sum of a softmax; `keep` is the factor of what was summed before.

@@ -6,7 +6,7 @@
 // does not have, not for speed.
 // Launch: a block per KV head; then attn_decode.
 // Numerics: keys in bf16, queries as sums of two bf16, sums in f32. Logarithms are to base 2.
-// Assumes: groups of at most kStopHeads; the table's keys in shared memory.
+// Assumes: groups of at most kMaxGroup; the table's keys in shared memory.
 // Paper: as stop_rounds.cuh.
 #include "cuda/attn/attn_stop.cuh"
 
@@ -25,7 +25,7 @@ using namespace sparse;
 
 constexpr uint32_t kThreads = 512, kWarps = kThreads / kWarp;
 constexpr uint32_t kFullRow = 1u << 31;  // in the word of a full page, beside its row
-static_assert(kStopHeads == kHeads && kHeads <= kWarps);
+constexpr uint32_t kMaxGroup = 32;       // progress_of has a lane for each head
 
 struct KernelArgs {
   AttnStopArgs op;
@@ -35,13 +35,17 @@ struct KernelArgs {
 
 template <uint32_t kDim>
 struct alignas(16) Shared {
-  float q[kHeads][kDim];
   SharedKeysScratch<kThreads> top;
   StopWork t;  // of its two arrays of sums the second has what is left behind each page
+  HeadSeen seen[kMaxGroup];
   uint32_t high[kWarps], n_forced[kWarps];
 };
 
-extern __shared__ uint4 shared_memory[];  // Shared, then the keys of all rows
+extern __shared__ uint4 shared_memory[];  // Shared, then the keys of all rows, then the queries
+
+// Query heads, as rows of MMAs.
+constexpr uint32_t query_rows(uint32_t group) { return (group + kHeads - 1) / kHeads * kHeads; }
+constexpr size_t key_words(uint32_t capacity) { return (size_t{capacity} + 3) / 4 * 4; }
 
 // Words of a stream's pages, by row.
 struct RowWords {
@@ -57,6 +61,7 @@ struct Stream {
   const Head size;
   Shared<kDim>& s;
   uint32_t* keys;
+  float (*q)[kDim];     // [query_rows(group)]
   uint32_t kv_head, n;  // n: rows in use
   size_t table;         // of the stream
 
@@ -66,6 +71,7 @@ struct Stream {
         size(a.kv.head_dim),
         s(*reinterpret_cast<Shared<kDim>*>(shared_memory)),
         keys(reinterpret_cast<uint32_t*>(&s + 1)),
+        q(reinterpret_cast<float (*)[kDim]>(keys + key_words(a.kv.capacity))),
         kv_head(blockIdx.x),
         n(a.kv.n_pages[kv_head]),
         table(size_t{kv_head} * a.kv.capacity) {}
@@ -78,6 +84,12 @@ struct Stream {
   __device__ float logit(float dot) const {
     if (a.soft_cap != 0.0f) return a.soft_cap * kLog2E * tanhf(dot * (a.scale / a.soft_cap));
     return dot * (a.scale * kLog2E);
+  }
+
+  // A stream with a window of its own is attended whole, by attn_decode.
+  __device__ void list_all() const {
+    for (uint32_t row = threadIdx.x; row < n; row += kThreads) k.op.select[table + row] = row;
+    if (threadIdx.x == 0) k.op.n_select[kv_head] = n;
   }
 
   // Writes the keys of all rows, the queries, and what has been seen of no page.
@@ -99,9 +111,9 @@ struct Stream {
     const uint32_t d = size.dim(), first_head = kv_head * k.group;
     for (uint32_t i = threadIdx.x; i < k.group * kDim; i += kThreads) {
       const uint32_t c = i % kDim;
-      s.q[i / kDim][c] = c < d ? a.q[size_t{first_head + i / kDim} * d + c] : 0.0f;
+      q[i / kDim][c] = c < d ? a.q[size_t{first_head + i / kDim} * d + c] : 0.0f;
     }
-    if (threadIdx.x < kHeads) s.t.seen[threadIdx.x] = HeadSeen();
+    if (threadIdx.x < k.group) s.seen[threadIdx.x] = HeadSeen();
     s.top.clear();
     __syncthreads();
   }
@@ -120,17 +132,21 @@ struct Stream {
     const uint32_t len = a.kv.len[table + row];
     PageKeys<kDim> in;
     load_keys(size, page, len, in);
-    float weight[2][2];
-    page_dots<kDim>(
-        in, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q, k.group, i, out); }, weight);
+#pragma unroll 1
+    for (uint32_t first = 0; first < k.group; first += kHeads) {
+      const uint32_t heads = min(kHeads, k.group - first);
+      float weight[2][2];
+      page_dots<kDim>(
+          in, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(q + first, heads, i, out); }, weight);
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      const uint32_t token = i / 2 * 8 + lane % 4 * 2 + i % 2;
-      weight[i / 2][i % 2] = token < len ? logit(weight[i / 2][i % 2]) : kUnseen;
+      for (uint32_t i = 0; i < 4; ++i) {
+        const uint32_t token = i / 2 * 8 + lane % 4 * 2 + i % 2;
+        weight[i / 2][i % 2] = token < len ? logit(weight[i / 2][i % 2]) : kUnseen;
+      }
+      Running of_page;
+      const float sum = fold_page(weight, of_page, [](float) {});
+      if (lane % 4 == 0 && lane / 4 < heads) s.t.lse[0][(first + lane / 4) * k.rule.most + place] = sum;
     }
-    Running of_page;
-    const float sum = fold_page(weight, of_page, [](float) {});
-    if (lane % 4 == 0 && lane / 4 < k.group) s.t.lse[0][lane / 4 * k.rule.most + place] = sum;
   }
 
   // What a page has of a head's sum at most.
@@ -144,19 +160,20 @@ struct Stream {
     const uint32_t warp = threadIdx.x / kWarp;
     for (uint32_t place = warp; place < n_round; place += kWarps) sum_page(place);
     __syncthreads();
-    if (warp < k.group) {
-      const float* lse = s.t.lse[0] + warp * k.rule.most;
-      float* rest = s.t.lse[1] + warp * k.rule.most;
-      if (k.rule.by_bounds && s.t.seen[warp].done_at == kNotDone) {
+#pragma unroll 1
+    for (uint32_t head = warp; head < k.group; head += kWarps) {
+      const float* lse = s.t.lse[0] + head * k.rule.most;
+      float* rest = s.t.lse[1] + head * k.rule.most;
+      if (k.rule.by_bounds && s.seen[head].done_at == kNotDone) {
         bound_rest(
-            keys, n, n_round, [&](uint32_t row) { return most_of(warp, row); },
-            [&](uint32_t place) { return most_of(warp, s.t.page[place] & ~kFullRow); }, rest);
+            keys, n, n_round, [&](uint32_t row) { return most_of(head, row); },
+            [&](uint32_t place) { return most_of(head, s.t.page[place] & ~kFullRow); }, rest);
         __syncwarp();
       }
-      look(k.rule, s.t, warp, lse, k.rule.by_bounds ? rest : nullptr, n_round, n);
+      look(k.rule, s.t, s.seen[head], lse, k.rule.by_bounds ? rest : nullptr, n_round, n);
     }
     __syncthreads();
-    return progress_of(k.rule, s.t, k.group);
+    return progress_of(k.rule, s.seen, k.group);
   }
 
   // Writes the list of the rows that were taken, but not of those of the last round, of `n_round` pages, that turned
@@ -182,6 +199,10 @@ __global__ void __launch_bounds__(kThreads) attn_stop_kernel(const __grid_consta
   wait_for_previous();
   start_next();
   const Stream<Head> stream(k);
+  if (has_own_window(stream.a, stream.kv_head)) {
+    stream.list_all();
+    return;
+  }
   StopWork& t = stream.s.t;
   stream.begin();
   const PagesLeft left = stream.pages_left();
@@ -207,8 +228,8 @@ Status launch_for(const KernelArgs& k, cudaStream_t stream, bool overlap) {
   WEIR_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(device().shared_bytes)),
                 "attn_stop");
-  return launch("attn_stop", kernel, kv.n_kv_heads, kThreads, attn_stop_shared_bytes(kv.head_dim, kv.capacity), stream,
-                overlap, k);
+  return launch("attn_stop", kernel, kv.n_kv_heads, kThreads, attn_stop_shared_bytes(k.group, kv.head_dim, kv.capacity),
+                stream, overlap, k);
 }
 
 size_t fixed_shared_bytes(uint32_t head_dim) {
@@ -224,13 +245,14 @@ size_t fixed_shared_bytes(uint32_t head_dim) {
 
 }  // namespace
 
-size_t attn_stop_shared_bytes(uint32_t head_dim, uint32_t capacity) {
-  return fixed_shared_bytes(head_dim) + (size_t{capacity} + 3) / 4 * 4 * sizeof(uint32_t);
+size_t attn_stop_shared_bytes(uint32_t group, uint32_t head_dim, uint32_t capacity) {
+  const size_t queries = size_t{query_rows(group)} * padded_head_dim(head_dim);
+  return fixed_shared_bytes(head_dim) + key_words(capacity) * sizeof(uint32_t) + queries * sizeof(float);
 }
 
 bool has_attn_stop(uint32_t group, uint32_t head_dim, uint32_t capacity) {
-  return group <= kStopHeads && is_head_dim(head_dim) &&
-         attn_stop_shared_bytes(head_dim, capacity) <= device().shared_bytes;
+  return group <= kMaxGroup && is_head_dim(head_dim) &&
+         attn_stop_shared_bytes(group, head_dim, capacity) <= device().shared_bytes;
 }
 
 Status attn_stop(OpContext& cx, const AttnStopArgs& a) {

@@ -11,7 +11,7 @@ namespace weir::cuda {
 using device::AttnStopArgs;
 
 // Shared memory of a block of attn_stop for heads of head_dim elements and tables of `capacity` rows.
-size_t attn_stop_shared_bytes(uint32_t head_dim, uint32_t capacity);
+size_t attn_stop_shared_bytes(uint32_t group, uint32_t head_dim, uint32_t capacity);
 
 // Whether attn_stop has groups of `group` query heads with such tables.
 bool has_attn_stop(uint32_t group, uint32_t head_dim, uint32_t capacity);

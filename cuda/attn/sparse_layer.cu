@@ -367,8 +367,9 @@ bool has_sparse_layer(const SparseLayerArgs& a) {
   // Both use the same estimate.
   const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;
   const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
-                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 && t.soft_cap == 0.0f &&
-                     t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
+                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
+                     t.head_windows == nullptr && t.soft_cap == 0.0f && t.page_mass == nullptr &&
+                     a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
                      t.kv.capacity <= kMaxRows && (a.recall.tables.slots == nullptr || has_recall(a)) &&
                      (a.stop.microbatch == 0 || (a.stop.bound == nullptr && a.recall.tables.slots == nullptr));
   Launch launch;

@@ -74,9 +74,9 @@ __device__ void attend_round(const Work<kDim>& w, uint32_t round, uint32_t n, Pr
     }
     if (looks && first + step >= n) {
       cluster_sync();
-      if (warp < w.group) look(rule, t, warp, t.lse[round % 2] + warp * rule.most, nullptr, n, w.n);
+      if (warp < w.group) look(rule, t, t.seen[warp], t.lse[round % 2] + warp * rule.most, nullptr, n, w.n);
       __syncthreads();
-      p = progress_of(rule, t, w.group);
+      p = progress_of(rule, t.seen, w.group);
     }
     if (attends) {
       wait_copies<0>();

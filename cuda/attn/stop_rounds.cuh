@@ -313,10 +313,10 @@ __device__ void bound_rest(const uint32_t* keys, uint32_t n_rows, uint32_t n, co
 
 // Adds the `n` pages of a round, the last that were taken of `n_rows`, to what a head has seen, by one warp, and looks
 // after which of them it was done. `rest`: with by_bounds, see bound_rest.
-__device__ inline void look(const StopRule& rule, StopWork& t, uint32_t head, const float* lse, const float* rest,
-                            uint32_t n, uint32_t n_rows) {
+__device__ inline void look(const StopRule& rule, const StopWork& t, HeadSeen& of_head, const float* lse,
+                            const float* rest, uint32_t n, uint32_t n_rows) {
   const uint32_t taken = t.left.n_taken - n;
-  HeadSeen seen = t.seen[head];
+  HeadSeen seen = of_head;
   if (seen.done_at != kNotDone) return;
   LanePages own(n);
   LogSum sum;
@@ -331,13 +331,13 @@ __device__ inline void look(const StopRule& rule, StopWork& t, uint32_t head, co
   if (lanes != 0) seen.done_at = taken + first;
   seen.earliest = lanes != 0 ? seen.done_at : taken + n + (rule.quiet_pages > 0 ? rule.quiet_pages - seen.n_quiet : 1);
   seen.m = sum.m, seen.l = sum.l, seen.least = least;
-  t.seen[head] = seen;
+  of_head = seen;
 }
 
-// What all heads of the group together say, to every thread.
-__device__ inline Progress progress_of(const StopRule& rule, const StopWork& t, uint32_t group) {
+// What all heads of the group, at most a warp's lanes, together say, to every thread.
+__device__ inline Progress progress_of(const StopRule& rule, const HeadSeen* seen, uint32_t group) {
   const uint32_t lane = threadIdx.x % kWarp, head = min(lane, group - 1), each = rule.microbatch;
-  const uint32_t done = max_of_lanes(t.seen[head].done_at), earliest = max_of_lanes(t.seen[head].earliest);
+  const uint32_t done = max_of_lanes(seen[head].done_at), earliest = max_of_lanes(seen[head].earliest);
   const uint32_t sure = (earliest + each - 1) / each * each;
   return {done == kNotDone ? kNotDone : sure, sure};
 }

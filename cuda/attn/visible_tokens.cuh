@@ -22,9 +22,16 @@ struct PageList {
   __device__ uint32_t row(uint32_t i) const { return rows != nullptr ? rows[i] : i; }
 };
 
-// Lowest position inside the window of a query at position t.
-__device__ inline uint32_t window_begin(const AttnPagedArgs& a, uint32_t t) {
-  return a.window > 0 && t >= a.window ? t - a.window + 1 : 0;
+// What a KV head sees: its own window, if it has one, or that of all.
+struct Sight {
+  uint32_t window, n_sink;  // as in AttnPagedArgs
+
+  // Lowest position inside the window of a query at position t.
+  __device__ uint32_t begin(uint32_t t) const { return window > 0 && t >= window ? t - window + 1 : 0; }
+};
+__device__ inline Sight sight_of(const AttnPagedArgs& a, uint32_t kv_head) {
+  if (has_own_window(a, kv_head)) return {a.head_windows[kv_head], a.head_sinks};
+  return {a.window, a.n_sink};
 }
 
 // Number of tokens at the front of a page that use q_sink.

@@ -7,6 +7,7 @@
 // prompts and pins.
 #include "cuda/ops.h"
 #include "cuda/pages/leave_page.cuh"
+#include "cuda/pages/left_sums.cuh"
 #include "device/kernels/step_begin.h"
 
 namespace weir::cuda {
@@ -96,18 +97,20 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
   if (lane == 0 && s.n_pages != n) a.tables.n_pages[stream] = s.n_pages;
 }
 
-// Removes the pages of a stream that are outside its layer's window, as KvCache::slide. Executed by one warp.
-__device__ void slide(const KvTables& t, uint32_t stream, uint32_t window, uint32_t pos, Shared& shared) {
+// Removes the pages of a stream that are outside its window, as KvCache::slide. Executed by one warp.
+__device__ void slide(const StepBeginArgs& a, uint32_t stream, uint32_t window, uint32_t pos, Shared& shared) {
+  const KvTables& t = a.tables;
   const uint32_t lane = threadIdx.x % kWarp;
   DeviceStream s = stream_at(t, stream);
-  const uint32_t n = s.n_pages;
-  while (s.n_pages > 0 && !s.is_filling(0) && s.end(0) + window <= uint64_t{pos} + 1) {
+  const uint32_t n = s.n_pages, front = t.front_of(stream);
+  while (s.n_pages > front && !s.is_filling(front) && s.end(front) + window <= uint64_t{pos} + 1) {
+    if (a.left.sums != nullptr && !t.is_local(stream)) add_left_page(a.left, left_rank(t, stream), s, front);
     if (lane == 0) {
-      t.free_slots[s.free_end - s.n_pages] = s.slots[0];
+      t.free_slots[s.free_end - s.n_pages] = s.slots[front];
       atomicAdd(&shared.n_slid, 1u);
     }
     __syncwarp();
-    remove_row(s, 0);
+    remove_row(s, front);
   }
   if (lane != 0 || s.n_pages == n) return;
   t.n_pages[stream] = s.n_pages;
@@ -216,7 +219,7 @@ __global__ void __launch_bounds__(kBlock) step_begin_kernel(const StepBeginArgs 
   if (stream < n_streams) {
     const uint32_t window = t.has_windows ? t.window[stream] : 0;
     if (window != 0) {
-      slide(t, stream, window, pos, shared);
+      slide(a, stream, window, pos, shared);
     } else if (leave) {
       make_room<kRule>(a, stream, room, shared);
     }

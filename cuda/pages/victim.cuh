@@ -32,7 +32,9 @@ struct DeviceStream : RowColumns {
 
 __device__ inline DeviceStream stream_at(const KvTables& t, uint32_t stream) {
   const size_t i = t.row_begin[stream];
-  const uint32_t capacity = t.row_begin[stream + 1] - t.row_begin[stream], n = t.n_pages[stream];
+  // With windows of single heads a table may have more rows than its stream has slots.
+  const uint32_t* begin = t.n_resident == nullptr ? t.slot_begin : t.row_begin;
+  const uint32_t capacity = begin[stream + 1] - begin[stream], n = t.n_pages[stream];
   return {t.from(i),
           n,
           capacity,

@@ -325,9 +325,9 @@ Status check_stop(const ModelConfig& c, const PolicyNeeds& needs, const StepRule
   const uint32_t group = c.n_heads / c.n_kv_heads, pages = needs.pages_per_stream;
   if (stops_in_one_launch(c, needs, rules) || has_attn_stop(group, c.head_dim, pages)) return {};
   return fail(WEIR_ERR_UNSUPPORTED,
-              "CUDA: attention that stops by itself needs groups of up to 8 query heads and a table that fits into "
+              "CUDA: attention that stops by itself needs groups of up to 32 query heads and a table that fits into "
               "shared memory; here are groups of %u, and %u pages a stream, which need %zu of %zu bytes",
-              group, pages, attn_stop_shared_bytes(c.head_dim, pages), device().shared_bytes);
+              group, pages, attn_stop_shared_bytes(group, c.head_dim, pages), device().shared_bytes);
 }
 
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "device/kernels/add_left.h"
+#include "device/kernels/compensate.h"
 #include "device/kernels/copies.h"
 #include "device/kernels/fill.h"
 #include "device/kernels/logits.h"
@@ -99,7 +101,7 @@ Status BaseSession::put_tables(bool repeats) {
   n_pages_ = n_prompt_pages_ = 0;
   n_filled_ = (a_.host.state->n_tokens + kPageTokens - 1) / kPageTokens;
   for (uint32_t stream = 0; stream < tables.n_layers * tables.n_kv_heads; ++stream) {
-    if (a_.kv->window(stream) != 0) continue;
+    if (a_.kv->shape().spec(stream).window != 0) continue;
     const uint32_t* flags = host(tables.flags) + host(tables.row_begin)[stream];
     const uint32_t n = host(tables.n_pages)[stream];
     uint32_t n_prompt = 0;
@@ -125,6 +127,41 @@ Status BaseSession::put_tables(bool repeats) {
 Status BaseSession::get_tables() {
   WEIR_REQUIRE_DEVICE();
   return note(copy_tables(false));
+}
+
+// ------------------------------------------------------------------------------------------ what has left the windows
+
+bool BaseSession::compensates(uint32_t layer) const {
+  return a_.kv->left().is_on() && a_.kv->head_windows(layer) != nullptr;
+}
+
+LeftAt BaseSession::left_at() const {
+  const LeftSums& left = a_.kv->left();
+  if (!left.is_on()) return {};
+  const KvView kv = a_.kv->view(0);
+  return {left.sums(), left.all_values(), kv.pool, kv.head_dim};
+}
+
+Status BaseSession::add_left(uint32_t n_tokens) {
+  WEIR_REQUIRE_DEVICE();
+  const LeftSums& left = a_.kv->left();
+  WEIR_TRY(note(queue_.add_left({a_.kv->tables(), left_at(), n_tokens})));
+  const auto copy = [&](const void* device, size_t bytes) {
+    const std::ptrdiff_t at = static_cast<const std::byte*>(device) - a_.device.tables;
+    return note(queue_.copy_out(a_.host.tables + at, device, bytes, "copying sums of what has left"));
+  };
+  WEIR_TRY(copy(left.sums(), left.n_streams() * sizeof(LeftSum)));
+  WEIR_TRY(copy(left.all_values(), size_t{left.n_streams()} * left.n_values() * sizeof(float)));
+  return note(wait("adding up what has left"));
+}
+
+Status BaseSession::enqueue_compensation(uint32_t layer, const AttnPagedArgs& attn, const uint32_t* n_tokens) {
+  const LeftSums& left = a_.kv->left();
+  uint32_t stream = layer * attn.kv.n_kv_heads;
+  const uint32_t end = stream + attn.kv.n_kv_heads;
+  while (stream < end && !left.has(stream)) ++stream;
+  if (stream == end) return {};
+  return queue_.compensate({attn, n_tokens, &left.of(stream), left.values(stream)});
 }
 
 // -------------------------------------------------------------------------------------------------------- decode steps
@@ -154,6 +191,7 @@ Status BaseSession::close_step(const SessionGroup& group, Status launched) {
 Status BaseSession::step(int32_t token) {
   WEIR_REQUIRE_DEVICE();
   const SessionGroup group = alone(selects_now(), kAllParts);
+  selected_ = group.selects[0];
   WEIR_TRY(open_step(group, &token));
   WEIR_TRY(note(launch_step(group.selects[0])));
   return close_step(group, {});
@@ -164,6 +202,28 @@ Status BaseSession::check_room() {
   lost_ = true;
   return fail(WEIR_ERR_INTERNAL, "%u streams had no room for the step's token: the policy's rules let no page leave",
               a_.host.state->n_without_room);
+}
+
+bool BaseSession::has_ruled_stream(uint32_t layer) const {
+  const uint32_t first = layer * a_.config->n_kv_heads, end = first + a_.config->n_kv_heads;
+  uint32_t stream = first;
+  while (stream < end && a_.kv->shape().spec(stream).window != 0) ++stream;
+  return stream < end;
+}
+
+size_t BaseSession::trace_at(uint32_t layer) const {
+  return size_t{layer} * a_.config->n_heads * a_.kv->shape().max_capacity();
+}
+
+Status BaseSession::get_trace() {
+  WEIR_REQUIRE_DEVICE();
+  const TraceBuffers &from = a_.device.trace, &to = a_.host.trace;
+  const size_t n = size_t{a_.config->n_layers} * a_.config->n_heads, rows = n * a_.kv->shape().max_capacity();
+  WEIR_TRY(note(queue_.copy_out(to.page_mass, from.page_mass, rows * sizeof(float), "copying masses")));
+  WEIR_TRY(note(queue_.copy_out(to.select, from.select, rows * sizeof(uint32_t), "copying lists")));
+  WEIR_TRY(note(queue_.copy_out(to.n_select, from.n_select, n * sizeof(uint32_t), "copying lists")));
+  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) to.is_listed[layer] = is_selected(layer, selected_);
+  return note(wait("copying a trace"));
 }
 
 Status BaseSession::get_logits() {
@@ -207,12 +267,18 @@ Status BaseSession::fill_noise(uint64_t seed) {
   const KvShape& shape = a_.kv->shape();
   const KvView first = a_.kv->view(0);
   WEIR_TRY(note(queue_.fill_noise({first.pool, shape.n_slots() * first.page_elements(), seed})));
+  return rebuild_digests();
+}
+
+Status BaseSession::rebuild_digests() {
+  WEIR_REQUIRE_DEVICE();
+  const KvView first = a_.kv->view(0);
   for (uint32_t layer = 0; layer < a_.config->n_layers && first.digest != DigestKind::kNone; ++layer) {
     const KvView kv = a_.kv->view(layer);
     // Counters are zero between kernels, so they serve as first_row = 0 of every stream.
     WEIR_TRY(note(ops_.page_digest(a_.cx, {kv, a_.device.counters, kv.capacity})));
   }
-  WEIR_TRY(note(wait("filling pages")));
+  WEIR_TRY(note(wait("making digests")));
   return first.digest == DigestKind::kMinMax ? rebuild_last_digests() : Status();
 }
 

@@ -45,12 +45,15 @@ class BaseSession : public DeviceSession {
   uint32_t max_rows() const final { return queue_.max_rows(); }
   Status put_tables(bool repeats) final;
   Status get_tables() final;
+  Status add_left(uint32_t n_tokens) final;
   Status run_chunk(const DeviceChunk& chunk) final;
   Status token_mass(uint32_t layer, const TokenMassArgs& a) final;
   Status step(int32_t token) final;
+  Status get_trace() final;
   Status get_logits() final;
   Status top_logits(const LogitRequest& request) final;
   Status fill_noise(uint64_t seed) final;
+  Status rebuild_digests() final;
   Status rebuild_last_digests() final;
   Status copy_row_out(uint32_t row) final;
   Status copy_pages(uint32_t n, bool in) final;
@@ -102,6 +105,10 @@ class BaseSession : public DeviceSession {
   Status chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage);
   Status chunk_attention(const DeviceChunk& chunk, uint32_t layer);
   Status copy_tables(bool in);
+  LeftAt left_at() const;
+  // Whether some of a layer's streams have compensation tokens.
+  bool compensates(uint32_t layer) const;
+  Status enqueue_compensation(uint32_t layer, const AttnPagedArgs& attn, const uint32_t* n_tokens);
 
   // With recall.
   Status map_recall();
@@ -131,18 +138,32 @@ class BaseSession : public DeviceSession {
     return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer &&
            is_ruled(layers()[layer].attention);
   }
+  // Layers and single heads may have windows of their own.
+  bool has_ruled_stream(uint32_t layer) const;
   bool is_selected(uint32_t layer, bool selects) const {
-    return selects && a_.rules.selects && layer >= a_.rules.select_from_layer && is_ruled(layers()[layer].attention);
+    return selects && a_.rules.selects && layer >= a_.rules.select_from_layer && has_ruled_stream(layer);
   }
 
   AttendPass pass_of(uint32_t n_tok, uint32_t pos) const {
     return {*a_.config, *a_.rope, *a_.kv, a_.b, a_.rules.scope, n_tok, pos};
   }
+  // Where a layer's masses and lists are: its own place in a session that can be traced.
+  bool traces() const { return a_.device.trace.page_mass != nullptr; }
+  size_t trace_at(uint32_t layer) const;
+  float* page_mass(uint32_t layer) const {
+    return traces() ? a_.device.trace.page_mass + trace_at(layer) : a_.b.page_mass;
+  }
+  uint32_t* select(uint32_t layer) const { return traces() ? a_.device.trace.select + trace_at(layer) : a_.b.select; }
+  uint32_t* n_select(uint32_t layer) const {
+    return traces() ? a_.device.trace.n_select + size_t{layer} * a_.config->n_heads : a_.b.n_select;
+  }
+
   StepEndArgs end_args(bool commit) const;
   uint32_t* n_tokens() const { return &a_.device.state->n_tokens; }
   std::span<const Layer> layers() const { return a_.weights->layers; }
 
   const OpTable& ops_;
+  bool selected_ = false;  // in the latest step
   const uint64_t serial_;
   StepState* mailbox_ = nullptr;  // the device's address of host.state
   int32_t* token_ = nullptr;      // the device's address of host.tokens

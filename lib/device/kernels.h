@@ -22,8 +22,10 @@ namespace weir::device {
 // Maximum number of input vectors (columns) of one GEMV.
 inline constexpr uint32_t kMaxColumns = 8;
 
+struct AddLeftArgs;
 struct AttnDecodeArgs;
 struct AttnStopArgs;
+struct CompensateArgs;
 struct CopyPagesArgs;
 struct CopyRowOutArgs;
 struct ExpertsStepArgs;
@@ -31,6 +33,8 @@ struct FillNoiseArgs;
 struct FillRowArgs;
 struct GemvArgs;
 struct GemvColumn;
+struct LeftAt;
+struct ListWindowsArgs;
 struct LoadUnitArgs;
 struct MarkResidentArgs;
 struct PageRecallArgs;

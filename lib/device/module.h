@@ -37,6 +37,16 @@ inline constexpr uint32_t kMaxTogether = 8;
 // Whole pages of the operating system.
 inline constexpr uint64_t kStagingAlignment = 4096;
 
+// What each layer of a step listed, and the masses of the pages, for sessions that can be traced; else null. A layer's
+// rows begin where they would if each layer had the largest table. On the device the step's kernels work in these
+// arrays.
+struct TraceBuffers {
+  float* page_mass = nullptr;    // [n_layers, n_heads, most pages]
+  uint32_t* select = nullptr;    // the same shape
+  uint32_t* n_select = nullptr;  // [n_layers, n_heads]
+  bool* is_listed = nullptr;     // [n_layers] on the host: whether the layer has lists
+};
+
 // Host memory that the device copies from and to at full speed; planned and taken with the session.
 struct DeviceStaging {
   std::byte* tables = nullptr;     // [table_bytes] the host's page tables, on which the library's policies work
@@ -56,6 +66,7 @@ struct DeviceStaging {
   LogitPart* parts = nullptr;      // [kLogitParts]
   std::byte* host_rows = nullptr;  // what only the host uses of the tables
   DeviceRecall recall;
+  TraceBuffers trace;  // what a step did, after DeviceSession::get_trace
 };
 
 // The device's counterpart, besides pages, digests, tables and StepBuffers.
@@ -74,6 +85,7 @@ struct DeviceBuffers {
   float* unit_out = nullptr;      // [max_tok, n_heads, head_dim]
   uint32_t* raw_index = nullptr;  // [n_rows] a copy of DeviceRecall::raw_index, made when that has changed
   uint32_t* resident = nullptr;   // [n_streams, rows / 32 of the largest table] a bit for each page in the pool
+  TraceBuffers trace;
   static constexpr uint32_t kCounters = 4096;
 };
 
@@ -155,6 +167,9 @@ class DeviceSession {
   // what steps have brought back is forgotten unless the next step repeats one that was late.
   virtual Status put_tables(bool repeats) = 0;
   virtual Status get_tables() = 0;
+  // Adds what windows have passed when position n_tokens is next to the sums of streams that compensate, on the device
+  // and in the host's tables, which are equal otherwise. Waits.
+  virtual Status add_left(uint32_t n_tokens) = 0;
   // A prompt chunk over reserved pages; tokens and rotations lie in the staging memory. Waits.
   virtual Status run_chunk(const DeviceChunk& chunk) = 0;
   // The op token_mass during a chunk: q and lse are device memory (StepBuffers), `mass` is host memory of a.kv's shape.
@@ -172,6 +187,8 @@ class DeviceSession {
   // Fills a table row of all streams with noise, makes its digests, and copies it out like copy_row_out; page_slots
   // [n_streams] are its slots (benchmarks). Waits.
   virtual Status fill_row(uint32_t row, uint64_t seed) = 0;
+  // Copies what the latest step did to DeviceStaging::trace. Waits.
+  virtual Status get_trace() = 0;
   // Copies the logits of the last token to the staging memory. Waits.
   virtual Status get_logits() = 0;
   // Copies what is asked for of the last token's logits to the staging memory: the best in descending order, the lower
@@ -179,6 +196,8 @@ class DeviceSession {
   virtual Status top_logits(const LogitRequest& request) = 0;
   // Fills the pages of every stream with noise and makes their digests (benchmarks). Waits.
   virtual Status fill_noise(uint64_t seed) = 0;
+  // Makes the digests of all pages in the pool again. Waits.
+  virtual Status rebuild_digests() = 0;
   // Makes the digests of the last pages again, after tokens were taken back. Waits.
   virtual Status rebuild_last_digests() = 0;
   // Seconds that the kernels of each part of a decode step take by themselves over all layers, indexed by kPart*, for

@@ -55,6 +55,7 @@ Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   if (chunk.pages != nullptr && is_ruled(attention) && chunk.pages->in_units(layer, n_rows))
     return attend_units(chunk, attn, layer, n_rows);
   WEIR_TRY(queue_.attn_prefill(attn));
+  if (compensates(layer)) WEIR_TRY(enqueue_compensation(layer, attn, nullptr));
   return chunk.observer == nullptr || !is_ruled(attention) ? Status() : chunk.observer->observe(layer);
 }
 

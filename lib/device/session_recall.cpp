@@ -43,8 +43,8 @@ PageRecallArgs BaseSession::recall_args(uint32_t layer) const {
   a.layer = layer;
   a.rules = a_.rules;
   a.state = a_.device.state;
-  a.select = a_.b.select;
-  a.n_select = a_.b.n_select;
+  a.select = select(layer);
+  a.n_select = n_select(layer);
   a.capacity = kv.capacity;
   a.n_slots = shape.recall_slots;
   a.digests = kv.digests;

@@ -9,6 +9,7 @@
 #include "device/kernels/attn_stop.h"
 #include "device/kernels/experts_step.h"
 #include "device/kernels/gemv.h"
+#include "device/kernels/list_windows.h"
 #include "device/kernels/page_recall.h"
 #include "device/kernels/page_score_step.h"
 #include "device/kernels/page_softmax.h"
@@ -36,7 +37,7 @@ namespace weir::device {
 PageStampArgs BaseSession::stamp_args(uint32_t layer, const PageLists& lists) const {
   const KvView kv = a_.kv->view(layer);
   PageStampArgs stamp = {};
-  stamp.weight = a_.b.page_mass;
+  stamp.weight = page_mass(layer);
   stamp.select = lists.select;
   stamp.n_select = lists.n_select;
   stamp.stamp = a_.kv->stamps(layer);
@@ -64,7 +65,7 @@ Status BaseSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
       return {};
     case StepRules::Observe::kAccumulate:
       return ops_.page_accumulate(
-          a_.cx, {a_.b.page_mass, a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
+          a_.cx, {page_mass(layer), a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
                   rules.accumulate, a_.kv->flags(layer), rules.marks ? a_.kv->stamps(layer) : nullptr});
     case StepRules::Observe::kStampMass:
       return queue_.page_stamp_at({stamp, a_.device.state});
@@ -84,8 +85,8 @@ PageSelectArgs BaseSession::select_args(uint32_t layer) const {
   PageSelectArgs select = {};
   select.score = a_.b.page_score;
   select.group_score = a_.kv->last_scores(layer);
-  select.select = a_.b.select;
-  select.n_select = a_.b.n_select;
+  select.select = this->select(layer);
+  select.n_select = n_select(layer);
   select.flags = a_.kv->flags(layer);
   select.n_pages = kv.n_pages;
   select.capacity = kv.capacity;
@@ -104,10 +105,11 @@ AttnDecodeArgs BaseSession::decode_args(uint32_t layer, bool append, bool overla
   const Attention& attention = layers()[layer].attention;
   AttnDecodeArgs d;
   d.attn = attn_paged_args(pass_of(1, 0), attention, layer);
-  d.attn.page_mass = observes(layer) ? a_.b.page_mass : nullptr;
+  d.attn.page_mass = observes(layer) || traces() ? page_mass(layer) : nullptr;
   d.append = append;
   d.rope = rope_append_args(pass_of(1, 0), attention, layer);
   if (d.append) d.attn.q_sink = nullptr;
+  d.attn.lse = compensates(layer) ? a_.b.lse : nullptr;
   d.n_tokens = n_tokens();
   d.scratch = a_.device.module;
   d.counters = a_.device.counters;
@@ -146,7 +148,7 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   const bool scores_alone = queue_.has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
   bool apart = !queue_.append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
                (selected && !scores_alone) || (stops && rules.stop_by_bounds);
-  if (selected && !apart) {
+  if (selected && !apart && !traces()) {
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
     all.stop = stop_of(rules);
@@ -157,7 +159,8 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     if (queue_.has_sparse_layer(all))
       return (parts & part_bit(kPartAttention)) != 0 ? queue_.sparse_layer(all) : Status();
   }
-  apart = apart || (stops && !queue_.attn_stop_appends());
+  // Compensation reads the rotated query, too.
+  apart = apart || (stops && !queue_.attn_stop_appends()) || compensates(layer);
   const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), layers()[layer].attention, layer);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
     WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap}));
@@ -170,7 +173,13 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     if ((parts & part_bit(kPartScore)) != 0)
       WEIR_TRY(apart ? ops_.page_score(a_.cx, score) : queue_.page_score_step({score, rope, overlap}));
     if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(ops_.page_select(a_.cx, select_args(layer)));
-    lists = {a_.b.select, a_.b.n_select};
+    lists = {select(layer), n_select(layer)};
+    const uint32_t* windows = a_.kv->head_windows(layer);
+    if (windows != nullptr && !stops && (parts & part_bit(kPartSelect)) != 0) {
+      const uint32_t n_lists = a_.needs->list_per_head ? a_.config->n_heads : kv.n_kv_heads;
+      WEIR_TRY(queue_.list_windows(
+          {select(layer), n_select(layer), windows, kv.n_pages, kv.capacity, n_lists, kv.n_kv_heads}));
+    }
     if (recalls()) {
       PageRecallArgs recall = recall_args(layer);
       recall.only_lists = parts != kAllParts;
@@ -179,8 +188,9 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   }
   if (stops) {
     if ((parts & part_bit(kPartAttention)) == 0) return {};
-    return queue_.attn_stop(
-        {decode_args(layer, !apart, true), stop_args(layer), rules.select_budget, a_.b.select, a_.b.n_select});
+    const AttnDecodeArgs d = decode_args(layer, !apart, true);
+    WEIR_TRY(queue_.attn_stop({d, stop_args(layer), rules.select_budget, select(layer), n_select(layer)}));
+    return compensates(layer) ? enqueue_compensation(layer, d.attn, d.n_tokens) : Status();
   }
   bool stamped = false;  // by the attention kernel
   if ((parts & part_bit(kPartAttention)) != 0) {
@@ -190,10 +200,11 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     d.attn.list_per_head = lists.select != nullptr && a_.needs->list_per_head;
     const bool observed = observes(layer);
     d.stamp = stamp_args(layer, lists);
-    stamped = parts == kAllParts && observed && rules.observe == StepRules::Observe::kStampMass &&
-              queue_.attn_decode_can_stamp(d.attn, d.stamp);
+    stamped = parts == kAllParts && observed && !compensates(layer) &&
+              rules.observe == StepRules::Observe::kStampMass && queue_.attn_decode_can_stamp(d.attn, d.stamp);
     d.stamps = stamped;
     WEIR_TRY(queue_.attn_decode(d));
+    if (compensates(layer)) WEIR_TRY(enqueue_compensation(layer, d.attn, d.n_tokens));
   }
   return (parts & part_bit(kPartOther)) != 0 && !stamped ? enqueue_observation(layer, lists) : Status();
 }
@@ -326,6 +337,7 @@ Status BaseSession::enqueue_begin() {
   begin.cos_sin_sink = a_.b.cos_sin_sink;
   begin.counter = a_.device.counters + kBeginCounter;
   begin.events = {events_, a_.host.events.capacity};
+  begin.left = left_at();
   if (recalls()) {
     const KvView kv = a_.kv->view(0);
     begin.raw_index = a_.device.raw_index;

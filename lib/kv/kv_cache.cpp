@@ -40,7 +40,9 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   t_.n_layers = shape.n_layers;
   t_.n_kv_heads = shape.n_kv_heads;
   t_.ruled_stream = shape.last_ruled_stream();
-  t_.has_windows = shape.window != 0;
+  t_.has_windows = shape.window != 0 || shape.windows.any();
+  t_.front_pages = shape.windows.sink_pages();
+  t_.global_every = shape.window != 0 ? shape.global_every : 0;
   row_per_stream_ = shape.recalls() ? host.take<uint32_t>(shape.n_streams()) : nullptr;
   pool_rows_ = shape.one_pool ? host.take<uint32_t>(shape.n_streams()) : nullptr;
   if (shape.recalls()) {
@@ -428,7 +430,9 @@ void KvCache::slide(uint32_t stream, uint32_t pos) {
   const uint32_t front = shape_.spec(stream).front_pages;
   for (uint32_t n = n_out_of_window(stream, pos); n > 0; --n) {
     const size_t i = at(stream, front);
-    if (left_.has(stream)) left_.add_page(stream, page_keys(t_.slots[i]), t_.first_pos[i], t_.len[i]);
+    // On a device they were added before (DeviceSession::add_left).
+    if (left_.has(stream) && !pages_elsewhere_)
+      left_.add_page(stream, page_keys(t_.slots[i]), t_.first_pos[i], t_.len[i]);
     remove_row(stream, front);
     ++pages_slid_;
   }

@@ -30,6 +30,10 @@ class LeftSums {
   // [2, head_dim] keys, and values after them.
   float* values(uint32_t stream) const { return values_ + size_t{windows_->rank(stream)} * n_values(); }
   uint32_t n_values() const { return 2 * head_dim_; }
+  // Those of all streams that have them, in their order.
+  uint32_t n_streams() const { return windows_->n_streams; }
+  LeftSum* sums() const { return sums_; }
+  float* all_values() const { return values_; }
   float* scratch() const { return scratch_; }  // of the same shape
 
   // Adds the `len` tokens of a page, [2, kPageTokens, head_dim] bf16, that leaves.

@@ -84,6 +84,14 @@ struct KvTables : RowColumns {
   uint32_t n_layers, n_kv_heads;
   uint32_t ruled_stream;  // KvShape::last_ruled_stream
   bool has_windows;       // any
+  // First pages that stay in a stream with a window of its own, in layers that have none. global_every 0: no layer has
+  // one; otherwise all but every global_every-th have.
+  uint32_t front_pages, global_every;
+  constexpr bool is_local(uint32_t stream) const {
+    return global_every != 0 && (stream / n_kv_heads + 1) % global_every != 0;
+  }
+  // The same of one stream with a window.
+  constexpr uint32_t front_of(uint32_t stream) const { return is_local(stream) ? 0 : front_pages; }
 };
 
 // What changes besides the tables when pages come and go.

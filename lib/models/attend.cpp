@@ -186,7 +186,7 @@ Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint
     WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
                                {layer, n_heads, attn.q, s.b.page_mass, s.b.page_score, lists, attn.pos + 1}));
   if (s.trace == nullptr) return {};
-  return s.trace->layer(*s.kv, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
+  return s.trace->layer(*s.kv, attn.pos + 1, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
 }
 
 // A prompt chunk attends all pages that are resident or cold; the policy observes the chunk's last rows, unless it

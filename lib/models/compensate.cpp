@@ -15,12 +15,14 @@ namespace {
 // that are behind the window. Rows come in ascending order.
 class Unseen {
  public:
-  Unseen(const KvCache& kv, uint32_t stream, const AttnPagedArgs& head, uint32_t kv_head)
-      : kv_(head.kv), table_(size_t{kv_head} * kv_.capacity), n_rows_(kv_.n_pages[kv_head]), sinks_(head.n_sink) {
-    const LeftSums& left = kv.left();
-    sums_ = left.scratch();
-    std::copy_n(left.values(stream), left.n_values(), sums_);
-    n_ = left.of(stream).n_tokens;
+  Unseen(const AttnPagedArgs& head, uint32_t kv_head, const LeftSum& left, const float* values, float* sums)
+      : kv_(head.kv),
+        table_(size_t{kv_head} * kv_.capacity),
+        n_rows_(kv_.n_pages[kv_head]),
+        sinks_(head.n_sink),
+        sums_(sums),
+        n_(left.n_tokens) {
+    std::copy_n(values, size_t{2} * kv_.head_dim, sums_);
   }
 
   // Adds the tokens of the table at positions below `end` that are not there yet.
@@ -50,8 +52,8 @@ class Unseen {
   const KvView& kv_;
   size_t table_;
   uint32_t n_rows_, sinks_;
-  float* sums_ = nullptr;
-  uint32_t n_ = 0, row_ = 0, token_ = 0;
+  float* sums_;
+  uint32_t n_, row_ = 0, token_ = 0;
 };
 
 // Merges the token into one row of one head (docs/algorithms.md, "Merging partial attention"). Returns the share that
@@ -68,9 +70,11 @@ float merge(const AttnPagedArgs& a, uint32_t tok, uint32_t head, const Unseen& u
   return seen / total;
 }
 
-void compensate_head(const KvCache& kv, uint32_t stream, const AttnPagedArgs& a, uint32_t kv_head) {
+}  // namespace
+
+void compensate_head(const AttnPagedArgs& a, uint32_t kv_head, const LeftSum& left, const float* values, float* sums) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
-  Unseen unseen(kv, stream, a, kv_head);
+  Unseen unseen(a, kv_head, left, values, sums);
   for (uint32_t tok = 0; tok < a.n_tok; ++tok) {
     const uint64_t seen_end = uint64_t{a.pos} + tok + 1;
     unseen.add_until(seen_end - std::min<uint64_t>(seen_end, a.window));
@@ -84,13 +88,13 @@ void compensate_head(const KvCache& kv, uint32_t stream, const AttnPagedArgs& a,
   }
 }
 
-}  // namespace
-
 void compensate(const KvCache& kv, uint32_t layer, const AttnPagedArgs& attn) {
   if (!has_compensation(kv, attn)) return;
   for (uint32_t kv_head = 0; kv_head < attn.kv.n_kv_heads; ++kv_head) {
-    if (has_own_window(attn, kv_head))
-      compensate_head(kv, layer * attn.kv.n_kv_heads + kv_head, args_of_head(attn, kv_head), kv_head);
+    const uint32_t stream = layer * attn.kv.n_kv_heads + kv_head;
+    if (!has_own_window(attn, kv_head)) continue;
+    const LeftSums& left = kv.left();
+    compensate_head(args_of_head(attn, kv_head), kv_head, left.of(stream), left.values(stream), left.scratch());
   }
 }
 

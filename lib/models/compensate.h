@@ -18,4 +18,9 @@ inline bool has_compensation(const KvCache& kv, const AttnPagedArgs& attn) {
 // result is that of attention with one more key and value. Nothing changes in rows that see all tokens.
 void compensate(const KvCache& kv, uint32_t layer, const AttnPagedArgs& attn);
 
+// The same of one KV head with a window of its own: `head` are its arguments (args_of_head), `left` and `values` what
+// has left its stream, and `sums` [2, head_dim] is room for sums.
+void compensate_head(const AttnPagedArgs& head, uint32_t kv_head, const LeftSum& left, const float* values,
+                     float* sums);
+
 }  // namespace weir

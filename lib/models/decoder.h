@@ -65,11 +65,11 @@ class DeviceRows {
   ~DeviceRows() = default;
 };
 
-// Sees what a decode step did in each layer; see weir_trace_layer.
+// Sees what a decode step did in each layer; see weir_trace_layer. n_tokens: with the step's token.
 class StepTrace {
  public:
-  virtual Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
-                       const float* page_mass) = 0;
+  virtual Status layer(const KvCache& kv, uint32_t n_tokens, uint32_t layer, uint32_t n_heads, bool list_per_head,
+                       const PageLists& lists, const float* page_mass) = 0;
 
  protected:
   ~StepTrace() = default;

@@ -53,7 +53,7 @@ struct AttnPagedArgs {
   const AttnCarry* carry = nullptr;  // without select, q_sink and page_mass; null: this call sees all pages
 };
 
-inline bool has_own_window(const AttnPagedArgs& a, uint32_t kv_head) {
+constexpr bool has_own_window(const AttnPagedArgs& a, uint32_t kv_head) {
   return a.head_windows != nullptr && a.head_windows[kv_head] != 0;
 }
 // The arguments as one head's: with its window, if it has one of its own.

@@ -191,7 +191,9 @@ void bring_wanted(const StepRules& rules, KvCache& kv, const SelectArgs& a, Page
 uint32_t competing_pages(const KvCache& kv, uint32_t layer, uint32_t candidate_flags) {
   uint32_t max = 0;
   for (uint32_t i = 0; i < kv.shape().n_kv_heads; ++i) {
-    const StreamView s = kv.stream(layer * kv.shape().n_kv_heads + i);
+    const uint32_t stream = layer * kv.shape().n_kv_heads + i;
+    if (kv.window(stream) != 0) continue;  // attended whole
+    const StreamView s = kv.stream(stream);
     const auto competes = [&](uint32_t flags) { return candidate_flags == 0 || (flags & candidate_flags) != 0; };
     max = std::max(max, static_cast<uint32_t>(std::count_if(s.flags, s.flags + s.n_pages, competes)));
   }

@@ -12,16 +12,15 @@ namespace {
 const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 
 // What a device cannot do for a session whose attention it computes.
-Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, bool has_heads,
-                              const StepRules& rules) {
+Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, const StepRules& rules) {
   if (o.spill_budget_bytes != 0 && may_keep_copies(needs, rules))
     return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
-  if ((o.flags & WEIR_SESSION_TRACE) != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "WEIR_SESSION_TRACE: only the processor's steps can be traced");
+  if ((o.flags & WEIR_SESSION_TRACE) != 0 && rules.stop_microbatch != 0) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "WEIR_SESSION_TRACE: attention that stops by itself can be traced on the processor only");
+  }
   if (needs.fetch_pages != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
-  if (has_heads)
-    return fail(WEIR_ERR_UNSUPPORTED, "option heads: streams that hold windows are for the processor only");
   // A recorded step selects in all layers or in none, and a stream that need not select then takes what others get.
   if ((needs.layer_pages.differ() || needs.heads_differ) && rules.selects && rules.stop_microbatch == 0 &&
       rules.select_above_pages != rules.select_budget) {
@@ -56,7 +55,7 @@ Status check_cpu(const BackendRequest& r) {
 
 // What does not depend on the device.
 Status check_any_device(const BackendRequest& r, const StepRules& rules) {
-  return attends_on_host(r) ? check_cpu(r) : check_device_attention(r.options, r.needs, r.has_heads, rules);
+  return attends_on_host(r) ? check_cpu(r) : check_device_attention(r.options, r.needs, rules);
 }
 
 // Opens the device and takes it if it can run the session.

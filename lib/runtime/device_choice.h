@@ -13,7 +13,6 @@ struct BackendRequest {
   const weir_session_options& options;
   const Model& model;
   const PolicyNeeds& needs;
-  bool has_heads;  // the option heads: some streams hold windows
   const DeviceHost& devices;
   const DeviceWeights& weights;  // the model's
 };

@@ -78,10 +78,14 @@ class Machine {
   virtual PoolAccess* pool_access() { return nullptr; }  // null: pages are in host memory
   // Makes the host's page tables current.
   virtual Status fetch_tables() { return {}; }
+  // After a conversation was restored.
+  virtual Status end_restore() { return {}; }
   // After tokens were taken from the end of the tables; and the same in a prompt that failed, whose error stays.
   virtual Status end_cut() { return {}; }
   virtual void end_failed_prompt() {}
 
+  // Before pages that windows have passed leave: adds up what must be known of them, where they are.
+  virtual Status sum_what_leaves() { return {}; }
   // A chunk of a prompt of which n_left tokens follow: makes room for it, and appends it or leaves all as it was.
   virtual Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) = 0;
   virtual uint32_t max_rows() const { return UINT32_MAX; }  // that the next chunk should have

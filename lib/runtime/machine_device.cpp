@@ -178,6 +178,13 @@ Status DeviceMachine::fetch_tables() {
   });
 }
 
+// Digests of streams with windows of their own are not saved.
+Status DeviceMachine::end_restore() {
+  if (!kv().shape().windows.any() || kv().shape().digest == DigestKind::kNone) return {};
+  WEIR_TRY(send_current_tables());
+  return told(device_->rebuild_digests());
+}
+
 Status DeviceMachine::end_cut() {
   WEIR_TRY(send_current_tables());
   return told(device_->rebuild_last_digests());
@@ -207,7 +214,16 @@ bool DeviceMachine::put_rotations(const weir_token* tokens, uint32_t n_tok) {
   return sink_moved;
 }
 
+Status DeviceMachine::sum_what_leaves() {
+  if (!kv().left().is_on()) return {};
+  WEIR_TRY(send_current_tables());
+  WEIR_TRY(told(device_->add_left(kv().n_tokens())));
+  (void)w_.tables.change();  // the caller's change goes on
+  return {};
+}
+
 Status DeviceMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) {
+  WEIR_TRY(sum_what_leaves());
   const PageTables::Change tables = w_.tables.change();
   make_room(w_.policy, *tables, n_tok, Phase::kPrompt);
   WEIR_TRY(tables->reserve(n_tok, w_.policy.prompt_flags(), kv().n_tokens() + n_tok));
@@ -249,7 +265,38 @@ Status DeviceMachine::step(weir_token token) {
     return status;
   }
   close_step();
+  if (w_.step.trace != nullptr) WEIR_TRY(trace_step());
   return seal_step();
+}
+
+// Shows what a step did, layer by layer, when all of it is done. A step that is refused then is taken back, as far as
+// one is that a layer stops: pages that left and what the policy observed stay. There are no logits afterwards.
+Status DeviceMachine::trace_step() {
+  WEIR_TRY(fetch_tables());
+  WEIR_TRY(told(device_->get_trace()));
+  const ModelConfig& c = w_.setup.model->config();
+  const TraceBuffers& t = staging_.trace;
+  const uint32_t n_tokens = kv().n_tokens();
+  const size_t rows = size_t{c.n_heads} * kv().shape().max_capacity();
+  Status status;
+  {
+    const ThreadPool::Lease lease(w_.pool);  // which the callback of a trace gives away
+    for (uint32_t layer = 0; layer < c.n_layers && status.ok(); ++layer) {
+      PageLists lists;
+      if (t.is_listed[layer]) lists = {t.select + layer * rows, t.n_select + size_t{layer} * c.n_heads};
+      status = w_.step.trace->layer(kv(), n_tokens, layer, c.n_heads, w_.policy.needs().list_per_head, lists,
+                                    t.page_mass + layer * rows);
+    }
+  }
+  if (status.ok()) return {};
+  {
+    const PageTables::Change taken_back = w_.tables.change();
+    (void)w_.copies.cut(n_tokens - 1, false);
+  }
+  end_failed_prompt();
+  forget_logits();
+  w_.has_logits = false;
+  return status;
 }
 
 Status DeviceMachine::seal_step() { return seal_on_device(kv().n_tokens() - 1); }

@@ -16,8 +16,10 @@ class DeviceMachine final : public Machine {
   Status copy_from(Machine& other) override;
   Kind kind() const override { return Kind::kDevice; }
   Status fetch_tables() override;
+  Status end_restore() override;
   Status end_cut() override;
   void end_failed_prompt() override;
+  Status sum_what_leaves() override;
   Status run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t n_left) override;
   uint32_t max_rows() const override { return device_->max_rows(); }
   Status step(weir_token token) override;
@@ -83,6 +85,7 @@ class DeviceMachine final : public Machine {
   void read_counters();
   bool put_rotations(const weir_token* tokens, uint32_t n_tok);
   void close_step();
+  Status trace_step();
   Status step_until_in_time(weir_token token);
   Status repair_late_step();
   Status bring_asked_pages();

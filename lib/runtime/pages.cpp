@@ -22,13 +22,13 @@ bool has_page_of(const KvCache& kv, uint32_t first, uint32_t end) {
 
 }  // namespace
 
-Status SessionTrace::layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head,
+Status SessionTrace::layer(const KvCache& kv, uint32_t n_tokens, uint32_t layer, uint32_t n_heads, bool list_per_head,
                            const PageLists& lists, const float* page_mass) {
   const KvView view = kv.view(layer);
   weir_trace_layer info = {};
   info.struct_size = sizeof(info);
   info.layer = layer;
-  info.n_tokens = kv.n_tokens() + 1;  // the step's token is not committed yet
+  info.n_tokens = n_tokens;
   info.n_heads = n_heads;
   info.n_kv_heads = view.n_kv_heads;
   info.n_lists = list_per_head && lists.select != nullptr ? n_heads : view.n_kv_heads;

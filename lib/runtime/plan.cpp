@@ -241,7 +241,7 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   const PolicyNeeds& needs = policy->needs();
   setup.model = &model;
   setup.rules = policy->step_rules();
-  WEIR_TRY(find_backend({o, model, needs, storage.windows.any(), devices, weights}, setup));
+  WEIR_TRY(find_backend({o, model, needs, devices, weights}, setup));
   setup.n_threads = n_threads;
   // A conversation without end has no larger chunks than one of the model's context.
   const bool endless = o.context_tokens == 0 && o.batch_tokens == 0 && c.context_tokens != 0;
@@ -325,6 +325,14 @@ void lay_out_recall(const SessionSetup& setup, SessionPools& p, DeviceBuffers& d
   recall.unit_len = p.staging.take<uint32_t>(uint64_t{c.n_kv_heads} * kSplitPages);
 }
 
+void lay_out_trace(const SessionSetup& setup, Arena& arena, TraceBuffers& trace) {
+  const ModelConfig& c = setup.model->config();
+  const uint64_t n = uint64_t{c.n_layers} * c.n_heads;
+  trace.page_mass = arena.take<float>(n * setup.kv.max_capacity());
+  trace.select = arena.take<uint32_t>(n * setup.kv.max_capacity());
+  trace.n_select = arena.take<uint32_t>(n);
+}
+
 }  // namespace
 
 void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& p,
@@ -356,6 +364,11 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
   staging.asked = p.staging.take<int32_t>(kMaxTopLogits);
   staging.asked_logits = p.staging.take<float>(kMaxTopLogits);
   staging.parts = p.staging.take<LogitPart>(kLogitParts);
+  if (setup.trace) {
+    lay_out_trace(setup, p.workspace, device.trace);
+    lay_out_trace(setup, p.staging, staging.trace);
+    staging.trace.is_listed = p.staging.take<bool>(c.n_layers);
+  }
   if (!setup.kv.recalls()) return;
   staging.host_rows = p.staging.take<std::byte>(host_row_bytes(setup.kv));
   lay_out_recall(setup, p, device, staging.recall);

@@ -82,6 +82,7 @@ class Session::Prompt {
     const bool lacks_page = !came && kv.n_tokens() <= before_;
     if (lacks_page) s_.has_logits_ = false;
     if (kv.n_tokens() > before_) {  // what stays is a shorter prompt
+      WEIR_TRY(s_.machine_->sum_what_leaves());
       make_room(*s_.policy_, kv, 0, Phase::kPromptEnd);
       s_.policy_->prompt_end(kv, before_);
       earlier_.end();
@@ -162,7 +163,8 @@ Status Session::read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_pr
   }
 
   Prompt prompt(*this, *kv, tokens, earlier);
-  const Status status = run_prefill(tokens, n, progress, user);
+  Status status = run_prefill(tokens, n, progress, user);
+  if (status.ok()) status = machine_->sum_what_leaves();
   mask_.begin(AnswerMask::kNext);  // behind the prompt, or what is left of it
   if (!status.ok()) return prompt.give_up(status);
   prompt.finish();

@@ -361,7 +361,10 @@ class Session::Restorer final : ByteSource {
       if (may_have_copy) s_.copies_.restore_without(stream, row);
       WEIR_TRY(pool_page(v, row));
       // Digests of such streams are not saved, since steps list their pages without. But policies score them.
-      if (shape_.windows.has(stream) && shape_.digest != DigestKind::kNone) kv_.rebuild_digest(stream, row);
+      // On a device they are made when all pages are there.
+      if (s_.machine_->kind() != Machine::Kind::kDevice && shape_.windows.has(stream) &&
+          shape_.digest != DigestKind::kNone)
+        kv_.rebuild_digest(stream, row);
       // The saved session had no store at all: what this one stores without recall begins with these pages.
       const bool begins = n_kept_ == 0 && is_full && is_archived(stream);
       if (!begins) return {};
@@ -451,7 +454,8 @@ Status Session::restore(weir_read_fn fn, void* user) {
   forget();
   cancel_.clear();
   is_used_ = true;
-  const Status status = Restorer(*this, fn, user).run();
+  Status status = Restorer(*this, fn, user).run();
+  if (status.ok()) status = machine_->end_restore();
   if (!status.ok()) forget();
   return status;
 }

@@ -11,8 +11,8 @@ namespace weir {
 class SessionTrace final : public StepTrace {
  public:
   SessionTrace(ThreadPool& pool, CallOuts& calls) : pool_(pool), calls_(calls) {}
-  Status layer(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, const PageLists& lists,
-               const float* page_mass) override;
+  Status layer(const KvCache& kv, uint32_t n_tokens, uint32_t layer, uint32_t n_heads, bool list_per_head,
+               const PageLists& lists, const float* page_mass) override;
 
   weir_trace_fn fn = nullptr;
   void* user = nullptr;

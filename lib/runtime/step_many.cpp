@@ -223,6 +223,8 @@ Status Session::Together::prepare_device_step(const SessionList& sessions, uint3
   for (uint32_t i = 0; i < n; ++i) {
     if (device(sessions, i).is_lost())
       return fail(WEIR_ERR_DEVICE_LOST, "the device failed earlier in sessions[%u]; destroy it", i);
+    if (sessions[i].trace_.fn != nullptr)
+      return fail(WEIR_ERR_UNSUPPORTED, "sessions[%u] is traced: on a device it steps alone (weir_session_step)", i);
   }
   for (uint32_t i = 0; i < n; ++i) {
     const Status prepared = device(sessions, i).prepare_copies(1);

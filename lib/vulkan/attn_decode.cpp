@@ -154,15 +154,23 @@ Variant variant_of(const AttnDecodeArgs& d, const Shape& shape) {
 
 }  // namespace
 
-Status attn_decode(const AttnDecodeArgs& d) {
+namespace {
+
+// Attends all streams, or only those with windows of their own.
+Status decode(const AttnDecodeArgs& d, bool only_windows) {
   WEIR_TRY(check_pages(d.attn.kv, d.attn.n_heads));
   const Shape shape = shape_of(d.attn);
   const uint32_t n_lists = d.attn.n_heads / shape.heads;
   Touches t;
   DecodeArgs s = arguments_of(d, shape, t);
+  s.only_windows = only_windows ? 1 : 0;
   set_splits(d, std::clamp(std::min(kWantedGroups, context().device.max_groups) / n_lists, 1u, kMaxSplits), s, t);
   return context().dispatch(Kernel::kAttnDecode, WeightType::kF32, variant_of(d, shape), s, t, {n_lists, s.n_splits});
 }
+
+}  // namespace
+
+Status attn_decode(const AttnDecodeArgs& d) { return decode(d, false); }
 
 bool attn_stop_has_shape(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim) {
   AttnPagedArgs a = {};
@@ -178,7 +186,7 @@ Status attn_stop(const AttnStopArgs& stop) {
   const AttnPagedArgs& a = d.attn;
   WEIR_TRY(check_pages(a.kv, a.n_heads));
   if (!attn_stop_has_shape(a.n_heads, a.kv.n_kv_heads, a.kv.head_dim) || a.select != nullptr || a.list_per_head ||
-      a.page_mass != nullptr || a.head_windows != nullptr || a.q_sink != nullptr || a.window != 0)
+      a.page_mass != nullptr || a.q_sink != nullptr || a.window != 0)
     return fail(WEIR_ERR_INTERNAL, "Vulkan: attn_stop of %u heads of %u KV heads", a.n_heads, a.kv.n_kv_heads);
   const Shape shape = shape_of(a);
   const AttnStop& rule = stop.stop;
@@ -194,7 +202,8 @@ Status attn_stop(const AttnStopArgs& stop) {
   s.max_pages = stop.max_pages;
   s.odds = rule.eps < 1.0f ? rule.eps / (1.0f - rule.eps) : std::numeric_limits<float>::infinity();
   s.quiet_share = rule.quiet_share;
-  return context().dispatch(Kernel::kAttnStop, WeightType::kF32, variant_of(d, shape), s, t, {a.kv.n_kv_heads});
+  WEIR_TRY(context().dispatch(Kernel::kAttnStop, WeightType::kF32, variant_of(d, shape), s, t, {a.kv.n_kv_heads}));
+  return a.head_windows != nullptr ? decode(d, true) : Status();
 }
 
 }  // namespace weir::vulkan

@@ -1,10 +1,12 @@
 // Attention over KV pages, and the attention that tokens got. Many rows pass over all pages at once; a single row is
 // attended in units of pages, which are merged afterwards.
 #include "core/memory.h"
+#include "device/kernels/compensate.h"
 #include "ops/attn_paged.h"
 #include "ops/table.h"
 #include "ops/token_mass.h"
 #include "shaders/attn.h"
+#include "shaders/pages.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_sizes.h"
@@ -203,6 +205,38 @@ Status check_attention(const AttnPagedArgs& a) {
 }
 
 }  // namespace
+
+Status compensate(const CompensateArgs& c) {
+  const AttnPagedArgs& a = c.attn;
+  WEIR_TRY(check_pages(a.kv, a.n_heads));
+  const uint64_t n = uint64_t{a.n_tok} * a.n_heads;
+  Touches t;
+  CompensatePush push = {};
+  push.result = t.writes(a.out, float_bytes(n * a.kv.head_dim));
+  push.q = t.reads(a.q, float_bytes(n * a.kv.head_dim));
+  push.pool = t.reads(a.kv.pool, bytes_from(a.kv.pool));
+  push.slots = t.reads(a.kv.slots, row_bytes(a.kv));
+  push.first_pos = t.reads(a.kv.first_pos, row_bytes(a.kv));
+  push.len = t.reads(a.kv.len, row_bytes(a.kv));
+  push.n_pages = t.reads(a.kv.n_pages, stream_bytes(a.kv));
+  push.page_mass = t.writes(a.page_mass, float_bytes(uint64_t{a.n_heads} * a.kv.capacity));
+  push.lse = t.writes(a.lse, float_bytes(n));
+  push.head_windows = t.reads(a.head_windows, stream_bytes(a.kv));
+  push.n_tokens = t.reads(c.n_tokens, sizeof(uint32_t));
+  push.sums = t.reads(c.sums, bytes_from(c.sums));
+  push.values = t.reads(c.values, bytes_from(c.values));
+  push.n_tok = a.n_tok;
+  push.n_heads = a.n_heads;
+  push.n_kv_heads = a.kv.n_kv_heads;
+  push.head_dim = a.kv.head_dim;
+  push.capacity = a.kv.capacity;
+  push.pos = a.pos;
+  push.head_sinks = a.head_sinks;
+  push.scale = a.scale;
+  push.soft_cap = a.soft_cap;
+  return context().dispatch(Kernel::kCompensate, WeightType::kF32, {1}, push, t,
+                            {a.kv.n_kv_heads, (a.n_tok + kCompensateRows - 1) / kCompensateRows});
+}
 
 uint64_t attn_scratch_bytes(const OpShapes& s) { return lay_out(nullptr, s.n_heads, s.head_dim, s.max_pages).bytes; }
 

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "device/kernels/step_begin.h"
+#include "device/kernels/add_left.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops_sizes.h"
 #include "vulkan/ops_tables.h"
@@ -25,7 +26,32 @@ VictimRules victim_rules(const StepRules& r) {
           r.prompt_slots};
 }
 
+// The number of values follows from that of the streams.
+weir::vulkan::LeftAt left_of(const device::LeftAt& left, Touches& t) {
+  weir::vulkan::LeftAt at = {};
+  if (left.sums == nullptr) return at;
+  at.sums = t.writes(left.sums, bytes_from(left.sums));
+  at.values = t.writes(left.values, bytes_from(left.values));
+  at.pool = t.reads(left.pool, bytes_from(left.pool));
+  at.head_dim = left.head_dim;
+  return at;
+}
+
 }  // namespace
+
+Status add_left(const AddLeftArgs& a) {
+  const uint32_t streams = n_streams(a.tables);
+  Touches t;
+  AddLeftPush push = {};
+  push.tables = touch_tables(t, a.tables, false);
+  push.left = left_of(a.left, t);
+  push.n_streams = streams;
+  push.n_kv_heads = a.tables.n_kv_heads;
+  push.front_pages = a.tables.front_pages;
+  push.global_every = a.tables.global_every;
+  push.n_tokens = a.n_tokens;
+  return context().dispatch(Kernel::kAddLeft, WeightType::kF32, {1}, push, t, {groups_for(streams)});
+}
 
 Status step_begin(const StepBeginArgs& a) {
   if (a.digest_elements % 2 != 0) return fail(WEIR_ERR_INTERNAL, "Vulkan: digests of %u elements", a.digest_elements);
@@ -52,11 +78,14 @@ Status step_begin(const StepBeginArgs& a) {
     push.resident_words = resident_words(a.max_capacity);
     push.digest_words = a.digests == nullptr ? 0 : a.digest_elements / 2;
   }
+  push.left = left_of(a.left, t);
   push.rules = victim_rules(a.rules);
   push.n_streams = streams;
   push.n_kv_heads = a.tables.n_kv_heads;
   push.ruled_stream = a.tables.ruled_stream;
   push.has_windows = a.tables.has_windows ? 1 : 0;
+  push.front_pages = a.tables.front_pages;
+  push.global_every = a.tables.global_every;
   push.event_capacity = capacity;
   push.in_cache_limit = a.rules.in_cache_limit;
   push.rope_dim = a.rope_dim;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device/kernels/page_score_step.h"
+#include "device/kernels/list_windows.h"
 #include "device/kernels/page_softmax.h"
 #include "device/kernels/page_stamp_at.h"
 #include "ops/page_accumulate.h"
@@ -81,6 +82,18 @@ Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
                                    a.n_kv_heads,
                                    static_cast<uint>(a.rule)};
   return dispatch(Kernel::kPageAccumulate, push, t, {a.n_kv_heads});
+}
+
+Status list_windows(const ListWindowsArgs& a) {
+  Touches t;
+  const ListWindowsPush push = {t.writes(a.select, word_bytes(uint64_t{a.n_lists} * a.capacity)),
+                                t.writes(a.n_select, word_bytes(a.n_lists)),
+                                t.reads(a.windows, word_bytes(a.n_kv_heads)),
+                                t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                                a.capacity,
+                                a.n_lists,
+                                a.n_kv_heads};
+  return dispatch(Kernel::kListWindows, push, t, {a.n_lists});
 }
 
 Status page_softmax(const PageSoftmaxArgs& a) {

@@ -6,14 +6,17 @@
 
 namespace weir::vulkan {
 
+using device::AddLeftArgs;
 using device::AttnDecodeArgs;
 using device::AttnStopArgs;
+using device::CompensateArgs;
 using device::CopyPagesArgs;
 using device::CopyRowOutArgs;
 using device::ExpertsStepArgs;
 using device::FillNoiseArgs;
 using device::FillRowArgs;
 using device::GemvArgs;
+using device::ListWindowsArgs;
 using device::LoadUnitArgs;
 using device::MarkResidentArgs;
 using device::PageRecallArgs;
@@ -34,6 +37,9 @@ Status rope_append_at(const RopeAppendAtArgs& a);
 Status page_stamp_at(const PageStampAtArgs& a);
 Status page_softmax(const PageSoftmaxArgs& a);
 Status page_score_step(const PageScoreStepArgs& a);
+Status list_windows(const ListWindowsArgs& a);
+Status add_left(const AddLeftArgs& a);
+Status compensate(const CompensateArgs& a);
 Status attn_decode(const AttnDecodeArgs& a);
 Status attn_stop(const AttnStopArgs& a);
 Status attn_prefill(const AttnPagedArgs& a);

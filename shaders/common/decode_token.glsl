@@ -33,6 +33,7 @@ shared vec4 gathered[WEIR_GATHERED];
 
 struct Job {
     uint list, first_head, kv_head, select_list, table, n, split, n_active, pos, window, n_sink;
+    bool has_window;  // of its own
     uint new_row;     // of the page that this workgroup appends to, or kNoRow
     uint append_row;  // of the stream
     Sight sight;
@@ -53,9 +54,11 @@ Job find_job() {
     j.append_row = kAppends ? Words(A.append_row).v[j.kv_head] : kNoRow;
     j.window = A.window;
     j.n_sink = A.n_sink;
+    j.has_window = false;
     if (!is_null(A.head_windows)) {
         const uint own = Words(A.head_windows).v[j.kv_head];
         if (own != 0u) {
+            j.has_window = true;
             j.window = own;
             j.n_sink = A.head_sinks;
         }

@@ -202,13 +202,8 @@ static void heads__bad_files_take_nothing(void **state) {
     options.budget_tokens = 128;
     expect_refusal(f, &options, WEIR_ERR_UNSUPPORTED, "spill_budget_bytes");
     options.spill_budget_bytes = 0;
-    options.device = WEIR_DEVICE_CUDA;
-    expect_refusal(f, &options, WEIR_ERR_UNSUPPORTED, "heads");
-    options.device = WEIR_DEVICE_AUTO; /* the CPU */
+    options.device = WEIR_DEVICE_AUTO; /* any device has such streams */
     weir_session *session = create(f, &options);
-    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
-    assert_ok(weir_plan(f->model, &options, &plan));
-    assert_int_equal(plan.device, WEIR_DEVICE_CPU);
     weir_session_destroy(session);
 }
 

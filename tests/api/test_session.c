@@ -316,6 +316,7 @@ static void session__bad_options(void **state) {
     expect_refusal(f, &o, WEIR_ERR_BUDGET, "131072 bytes");
     o.budget_bytes = 0;
     o.device = WEIR_DEVICE_CUDA; /* tests/device has the machines with a GPU */
+    o.policy = "psa";
     o.flags = WEIR_SESSION_TRACE;
     expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: ");
     o.device = WEIR_DEVICE_VULKAN;

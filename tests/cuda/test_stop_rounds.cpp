@@ -239,10 +239,10 @@ class Block {
                 reinterpret_cast<uint32_t*>(keys_.data()), c.n, n, [&](uint32_t row) { return most[row]; },
                 [&](uint32_t place) { return most[t_.page[place] % kFull]; }, rest);
           }
-          look(rule_, t_, warp, lse + warp * rule_.most, rest, n, c.n);
+          look(rule_, t_, t_.seen[warp], lse + warp * rule_.most, rest, n, c.n);
         }
         __syncthreads();
-        p = progress_of(rule_, t_, c.group);
+        p = progress_of(rule_, t_.seen, c.group);
       }
       for (uint32_t own = first + threadIdx.x; own < std::min(n, first + step); own += kThreads) {
         if (before + own < p.enough) ++kept[before + own];

@@ -32,6 +32,7 @@
 #include "tests/device/problem_tokens.h"
 #include "tests/ops/harness.h"
 #include "tests/policy/every_policy.h"
+#include "tests/policy/head_file.h"
 #include "tests/variants.h"
 #include "tests/vulkan/shim/hide_matrices.h"
 
@@ -109,9 +110,19 @@ const Row kRows[] = {
     {{"hybrid", {}, 0}, kNearTies},
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
     {{"raas", {{"prompt", "pyramid"}, {"prompt_budget", "160"}, {"prompt_beta", "4"}}, 3}, kNearTies},
-    {{"raas", {{"prompt", "ada"}, {"prompt_budget", "160"}}, 2}, kNearTies},
     {{"h2o", {{"skip_layers", "0"}, {"prompt", "pyramid"}, {"prompt_budget", "160"}}, 3}, kScoredNearTies},
+    {{"raas", {{"prompt", "ada"}, {"prompt_budget", "160"}}, 2}, kNearTies},
     {{"tova", {{"skip_layers", "0"}, {"prompt", "ada"}, {"prompt_budget", "160"}}, 3}, kScoredNearTies},
+    {{"dense", {{"heads", "duo"}}, 1}, kExact},
+    {{"raas", {{"heads", "duo"}}, 1}, kNearTies},
+    {{"h2o", {{"heads", "duo"}, {"skip_layers", "0"}}, 2}, kScoredNearTies},
+    {{"quest", {{"heads", "duo"}, {"skip_layers", "0"}}, 2}, kScored},
+    {{"hybrid", {{"heads", "duo"}, {"skip_layers", "0"}}, 2}, kNearTies},
+    {{"quest", {{"heads", "duo"}, {"skip_layers", "0"}, {"agg", "qhead"}}, 3}, kScored},
+    {{"random", {{"heads", "duo"}, {"heads_sparsity", "0.8"}}, 2}, kExact},
+    {{"dense", {{"heads", "razor"}, {"heads_context_part", "0"}}, 2}, kExact},
+    {{"raas", {{"heads", "razor"}, {"heads_context_part", "0"}}, 2}, kNearTies},
+    {{"raas", {{"heads", "duo"}, {"prompt", "pyramid"}, {"prompt_budget", "160"}}, 3}, kNearTies},
 };
 
 // Checks what must hold for any table.
@@ -137,6 +148,14 @@ using Session = std::unique_ptr<weir_session, Close>;
 Session open_session(const fixture& f, const variant& v, int32_t device) {
   weir_session_options options = options_of(&v, device, scale().budget, scale().context);
   if (strcmp(v.policy, "dense") == 0) options.budget_tokens = 0;  // with dense a budget limits the context
+  const weir::test::TestHeadFile heads("device_pages_heads.tsv");
+  std::vector<weir_key_value> given(v.options, v.options + v.n_options);
+  if (weir::test::has_heads(given.data(), given.size())) {
+    assert_true(heads.write_for(f.model));
+    given.push_back({"heads_file", heads.path()});
+  }
+  options.policy_options = given.data();
+  options.n_policy_options = static_cast<uint32_t>(given.size());
   weir_session* session = nullptr;
   assert_ok(weir_session_create(f.model, &options, &session));
   return Session(session);

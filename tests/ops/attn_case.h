@@ -31,6 +31,8 @@ struct AttnSpec {
   bool list_per_head = false;  // with select_every: the lists differ between heads
   bool sinks = false;          // a logit for each head, from far below those of the tokens to far above
   float soft_cap = 0.0f;
+  uint32_t head_window = 0;  // > 0: of every second KV head, which also sees the first head_sinks tokens
+  uint32_t head_sinks = 0;
   uint32_t n_threads = 2;
 };
 
@@ -49,6 +51,7 @@ class AttnCase {
     scale = 1.0f / std::sqrt(static_cast<float>(s.kv.head_dim));
     for (uint32_t head = 0; head < s.n_heads; ++head)
       sinks.push_back(static_cast<float>(head % 5) * 3.0f - 4.0f + random.normal());
+    for (uint32_t head = 0; head < s.kv.n_kv_heads; ++head) head_windows.push_back(head % 2 == 0 ? s.head_window : 0);
   }
 
   AttnPagedArgs args() {
@@ -71,6 +74,8 @@ class AttnCase {
     a.lse = spec.lse ? lse.data() : nullptr;
     a.sinks = spec.sinks ? sinks.data() : nullptr;
     a.soft_cap = spec.soft_cap;
+    a.head_windows = spec.head_window > 0 ? head_windows.data() : nullptr;
+    a.head_sinks = spec.head_sinks;
     return a;
   }
   uint32_t n_lists() const { return spec.list_per_head ? spec.n_heads : spec.kv.n_kv_heads; }
@@ -110,7 +115,7 @@ class AttnCase {
   AttnSpec spec;
   PagedKv kv;
   std::vector<float> q, q_sink, out, mass, lse, sinks;
-  std::vector<uint32_t> select, n_select;
+  std::vector<uint32_t> select, n_select, head_windows;
   float scale;
 
  private:
@@ -124,9 +129,10 @@ class AttnCase {
     return n;
   }
 
-  double dense_row(const AttnPagedArgs& a, uint32_t tok, uint32_t head, float* to) {
+  double dense_row(const AttnPagedArgs& all, uint32_t tok, uint32_t head, float* to) {
     const size_t d = spec.kv.head_dim, q_at = (size_t{tok} * spec.n_heads + head) * d;
     const uint32_t kv_head = head / (spec.n_heads / spec.kv.n_kv_heads);
+    const AttnPagedArgs a = args_of_head(all, kv_head);
     const uint32_t t = a.pos + tok, list = spec.list_per_head ? head : kv_head;
     std::vector<double> logit;
     std::vector<const uint16_t*> value;

@@ -347,6 +347,7 @@ void stage(Staging& s, AttnPagedArgs& a) {
   s.out("page_mass", a.page_mass, size_t{a.n_heads} * a.kv.capacity);
   s.out("lse", a.lse, size_t{a.n_tok} * a.n_heads);
   s.in("sinks", a.sinks, a.n_heads);
+  s.in("head_windows", a.head_windows, a.kv.n_kv_heads);
   stage_kv(s, a.kv, false, false);
 }
 

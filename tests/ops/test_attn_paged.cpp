@@ -70,6 +70,15 @@ std::vector<OpCase> cases() {
     AttnSpec narrow = s;
     narrow.window = 3;
     add(path + "window_of_three", narrow);
+    AttnSpec of_heads = s;
+    of_heads.head_window = 200;
+    of_heads.head_sinks = 21;
+    add(path + "windows_of_heads", of_heads);
+    of_heads.kv.gaps = true;
+    of_heads.select_every = 3;
+    of_heads.window = 500;
+    of_heads.sinks = true;
+    add(path + "windows_of_heads_in_a_window", of_heads);
     AttnSpec large = s;
     large.kv.key_scale = 60.0f;  // logits in the hundreds: weights of 0 and 1
     add(path + "large_logits", large);
@@ -116,6 +125,11 @@ std::vector<OpCase> cases() {
       s.window = 200;
       s.n_sink = 20;
       add(name + "_sinks_soft_cap_window", s);
+      s.n_sink_pages = 0;
+      s.window = 0;
+      s.head_window = 50;
+      s.head_sinks = 20;
+      add(name + "_sinks_soft_cap_windows_of_heads", s);
     }
   }
   AttnSpec first;

@@ -62,14 +62,30 @@ void make_room(const StepBeginArgs& a, uint32_t stream, RoomArgs room) {
   }
 }
 
+// Whether a stream's window has passed a page when position `pos` is next.
+bool is_passed(const KvTables& t, uint32_t stream, const StreamView& s, uint32_t row, uint32_t pos) {
+  return row < s.n_pages && !is_filling(s, row) &&
+         uint64_t{s.first_pos[row]} + s.len[row] + t.window[stream] <= uint64_t{pos} + 1;
+}
+
+// Adds a page of a stream with a window of its own to its sums.
+void add_left_page(const KvTables& t, const LeftAt& left, uint32_t stream, uint32_t row) {
+  uint32_t rank = 0;
+  for (uint32_t s = 0; s < stream; ++s) rank += t.window[s] != 0 && !t.is_local(s) ? 1 : 0;
+  const uint32_t at = t.row_begin[stream] + row;
+  const uint16_t* page = left.pool + size_t{t.slots[at]} * 2 * kPageTokens * left.head_dim;
+  for (uint32_t i = 0; i < t.len[at]; ++i)
+    add_token(page, i, left.head_dim, left.values + size_t{rank} * 2 * left.head_dim);
+  left.sums[rank].n_tokens += t.len[at];
+  left.sums[rank].end = t.first_pos[at] + t.len[at];
+}
+
 void slide(const StepBeginArgs& a, uint32_t stream, uint32_t pos) {
-  for (;;) {
-    const StreamView s = stream_of(a.tables, stream);
-    if (s.n_pages == 0 || is_filling(s, 0) ||
-        uint64_t{s.first_pos[0]} + s.len[0] + a.tables.window[stream] > uint64_t{pos} + 1)
-      return;
+  const uint32_t front = a.tables.front_of(stream);
+  while (is_passed(a.tables, stream, stream_of(a.tables, stream), front, pos)) {
+    if (a.left.sums != nullptr && !a.tables.is_local(stream)) add_left_page(a.tables, a.left, stream, front);
     --a.state->pages_resident;
-    remove_row(a.tables, stream, 0);
+    remove_row(a.tables, stream, front);
   }
 }
 
@@ -106,6 +122,17 @@ void fill_rotation(const StepBeginArgs& a, uint32_t pos, float* cos_sin) {
 }
 
 }  // namespace
+
+Status add_left(OpContext&, const AddLeftArgs& a) {
+  const KvTables& t = a.tables;
+  for (uint32_t stream = 0; stream < n_streams(t); ++stream) {
+    if (t.window[stream] == 0 || t.is_local(stream)) continue;
+    const StreamView s = stream_of(t, stream);
+    for (uint32_t row = t.front_of(stream); is_passed(t, stream, s, row, a.n_tokens); ++row)
+      add_left_page(t, a.left, stream, row);
+  }
+  return {};
+}
 
 Status step_begin(OpContext&, const StepBeginArgs& a) {
   WEIR_TRY(expect_zero(a.counter, 1, "step_begin"));

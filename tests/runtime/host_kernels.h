@@ -26,9 +26,9 @@ inline StreamView stream_of(const KvTables& t, uint32_t index, const uint32_t* r
   static_cast<RowColumns&>(s) = t.from(first);
   if (raw_index != nullptr) s.copies = const_cast<uint32_t*>(raw_index) + first;  // nobody writes to them
   s.n_pages = n;
-  s.capacity = t.row_begin[index + 1] - first;
   s.n_resident = t.n_resident != nullptr ? t.n_resident[index] : n;
   s.n_slots = t.slot_begin[index + 1] - t.slot_begin[index];
+  s.capacity = t.n_resident != nullptr ? t.row_begin[index + 1] - first : s.n_slots;
   s.n_free = s.n_slots - s.n_resident;
   return s;
 }

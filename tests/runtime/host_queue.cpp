@@ -101,7 +101,8 @@ Status HostQueue::end_branch(Queue& branch) {
 
 // What sparse_layer of host_step.cpp computes. It observes nothing.
 bool HostQueue::has_sparse_layer(const SparseLayerArgs& a) const {
-  return joins_kernels_ && a.attn.append && a.attn.attn.page_mass == nullptr && a.recall.tables.slots == nullptr;
+  return joins_kernels_ && a.attn.append && a.attn.attn.page_mass == nullptr && a.recall.tables.slots == nullptr &&
+         a.attn.attn.head_windows == nullptr;
 }
 
 bool HostQueue::has_page_score_step(DigestKind kind, uint32_t, uint32_t) const {

@@ -11,11 +11,14 @@
 #include <vector>
 
 #include "device/kernels/attn_decode.h"
+#include "device/kernels/add_left.h"
 #include "device/kernels/attn_stop.h"
+#include "device/kernels/compensate.h"
 #include "device/kernels/copies.h"
 #include "device/kernels/experts_step.h"
 #include "device/kernels/fill.h"
 #include "device/kernels/gemv.h"
+#include "device/kernels/list_windows.h"
 #include "device/kernels/logits.h"
 #include "device/kernels/page_recall.h"
 #include "device/kernels/page_score_step.h"

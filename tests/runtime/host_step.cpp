@@ -10,11 +10,14 @@
 #include "cpu/backend.h"
 #include "device/kernels/attn_decode.h"
 #include "device/kernels/attn_stop.h"
+#include "device/kernels/compensate.h"
+#include "device/kernels/list_windows.h"
 #include "device/kernels/page_score_step.h"
 #include "device/kernels/page_softmax.h"
 #include "device/kernels/page_stamp_at.h"
 #include "device/kernels/rope_append_at.h"
 #include "device/kernels/sparse_layer.h"
+#include "models/compensate.h"
 #include "ops/attn_progressive.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"
@@ -66,7 +69,12 @@ uint32_t n_lists(const AttnPagedArgs& a) { return a.list_per_head ? a.n_heads : 
 Status attend(OpContext& cx, const AttnDecodeArgs& a, const AttnPagedArgs& attn, const AttnProgressiveArgs* stops) {
   WEIR_TRY(expect_zero(a.counters, attn.kv.n_kv_heads, "attn_decode"));
   std::memset(a.scratch, 0xAB, kModuleBytes);
-  WEIR_TRY(stops != nullptr ? ops().attn_progressive(cx, *stops) : ops().attn_paged(cx, attn));
+  if (stops != nullptr) {
+    PageLists lists = {stops->select, stops->n_select, stops->stop};
+    WEIR_TRY(attend_lists(cx, ops(), attn, lists, stops->select, stops->n_select));
+  } else {
+    WEIR_TRY(ops().attn_paged(cx, attn));
+  }
   const uint32_t* const n = stops != nullptr         ? stops->n_select
                             : attn.select != nullptr ? attn.n_select
                                                      : attn.kv.n_pages;
@@ -97,6 +105,28 @@ Status page_softmax(OpContext&, const PageSoftmaxArgs& a) {
     for (uint32_t p = 0; p < n; ++p) high = std::max(high, a.scale * w[p]);
     for (uint32_t p = 0; p < n; ++p) sum += w[p] = std::exp(a.scale * w[p] - high);
     for (uint32_t p = 0; p < n; ++p) w[p] /= sum;
+  }
+  return {};
+}
+
+Status list_windows(OpContext&, const ListWindowsArgs& a) {
+  for (uint32_t list = 0; list < a.n_lists; ++list) {
+    const uint32_t kv_head = list / (a.n_lists / a.n_kv_heads);
+    if (a.windows[kv_head] == 0) continue;
+    a.n_select[list] = a.n_pages[kv_head];
+    std::iota(a.select + size_t{list} * a.capacity, a.select + size_t{list} * a.capacity + a.n_select[list], 0u);
+  }
+  return {};
+}
+
+Status compensate(OpContext&, const CompensateArgs& a) {
+  AttnPagedArgs attn = a.attn;
+  if (a.n_tokens != nullptr) attn.pos = *a.n_tokens;
+  std::vector<float> sums(2 * attn.kv.head_dim);
+  for (uint32_t head = 0, rank = 0; head < attn.kv.n_kv_heads; ++head) {
+    if (!has_own_window(attn, head)) continue;
+    compensate_head(args_of_head(attn, head), head, a.sums[rank], a.values + size_t{rank} * sums.size(), sums.data());
+    ++rank;
   }
   return {};
 }

@@ -105,8 +105,9 @@ weir_session_options options_on(int32_t device, uint32_t flags = 0) {
 }
 
 // WEIR_DEVICE_* that WEIR_DEVICE_AUTO takes.
-int32_t taken(const Models& m, uint32_t flags = 0) {
-  const weir_session_options options = options_on(WEIR_DEVICE_AUTO, flags);
+int32_t taken(const Models& m, uint32_t flags = 0, const char* policy = nullptr) {
+  weir_session_options options = options_on(WEIR_DEVICE_AUTO, flags);
+  options.policy = policy;
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;
   assert_ok(weir_plan(m.model, &options, &plan));
   return plan.device;
@@ -194,7 +195,8 @@ void device_choice__auto_goes_on_where_a_module_refuses(void**) {
   assert_int_equal(taken(Models(vulkan())), WEIR_DEVICE_CPU);
   // What no device does.
   show(kOneCard);
-  assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE), WEIR_DEVICE_CPU);
+  assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE), WEIR_DEVICE_VULKAN);
+  assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE, "psa"), WEIR_DEVICE_CPU);
 }
 
 // A model's weights are on one device; sessions that this cannot run are on the processor, not on a second one.

@@ -7,11 +7,14 @@
 
 #include "same_session.h"
 #include "tests/policy/every_policy.h"
+#include "tests/policy/head_file.h"
 
 namespace {
 
 using namespace host_models;
 using same_session::assert_same;
+using weir::test::has_heads;
+using weir::test::TestHeadFile;
 
 struct Row {
   const char* policy;
@@ -40,6 +43,12 @@ const Row kRows[] = {
     {"arkvale", {{"digest", "sphere_mean"}}, 128},
     {"arkvale", {}, 128, true},
     {"psa", {{"skip_layers", "0"}}, 96},
+    {"raas", {{"prompt", "pyramid"}, {"prompt_budget", "64"}, {"prompt_beta", "4"}, {"prompt_window", "16"}}, 128},
+    {"raas", {{"prompt", "ada"}, {"prompt_budget", "64"}, {"prompt_window", "16"}}, 128},
+    {"h2o", {{"heads", "duo"}, {"skip_layers", "0"}}, 96},
+    {"raas", {{"heads", "duo"}, {"prompt", "snapkv"}, {"prompt_budget", "64"}}, 128},
+    {"sink", {{"heads", "razor"}, {"heads_context_part", "0"}, {"positions", "abs"}}, 96},
+    {"h2o", {{"heads", "razor"}, {"heads_context_part", "0"}, {"skip_layers", "0"}}, 96},
 };
 
 // llama; windows; windows, soft caps and norms after stages; experts; experts, sinks, windows and biases; head norms.
@@ -54,13 +63,19 @@ std::string path_of(const char* model) {
 
 // That the device's session is one is checked by its plan.
 Session open_session(const Models& m, const Row& row, int32_t device, uint32_t batch_tokens) {
+  const TestHeadFile heads("device_prompts_heads.tsv");
+  Options options = row.options;
+  if (has_heads(options.data(), options.size())) {
+    assert_true(heads.write_for(m.model));
+    options.push_back({"heads_file", heads.path()});
+  }
   weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
   o.device = device;
   o.context_tokens = 1024;
   o.batch_tokens = batch_tokens;
   o.policy = row.policy;
-  o.policy_options = row.options.data();
-  o.n_policy_options = static_cast<uint32_t>(row.options.size());
+  o.policy_options = options.data();
+  o.n_policy_options = static_cast<uint32_t>(options.size());
   o.budget_tokens = row.budget;
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;
   assert_ok(weir_plan(m.model, &o, &plan));

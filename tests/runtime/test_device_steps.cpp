@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "same_session.h"
+#include "tests/device/trace_copy.h"
 #include "tests/policy/every_policy.h"
+#include "tests/policy/head_file.h"
 
 namespace {
 
@@ -16,6 +18,10 @@ using namespace host_models;
 using same_session::assert_same;
 using same_session::assert_same_counters;
 using same_session::assert_same_tables;
+using weir::test::has_heads;
+using weir::test::TestHeadFile;
+using weir::test::TraceCopies;
+using weir::test::TracedLayer;
 
 constexpr uint32_t kPrompt = 70, kSteps = 90, kTogether = 3, kEvery = 15;
 
@@ -53,6 +59,22 @@ const Row kRows[] = {
     {"raas", {{"prompt", "pyramid"}, {"prompt_budget", "64"}, {"prompt_beta", "4"}, {"prompt_window", "16"}}, 128},
     {"h2o", {{"skip_layers", "0"}, {"prompt", "pyramid"}, {"prompt_budget", "48"}, {"prompt_window", "8"}}, 112},
     {"raas", {{"prompt", "ada"}, {"prompt_budget", "48"}, {"prompt_window", "8"}}, 112},
+    {"dense", {{"heads", "duo"}}, 0},
+    {"sink", {{"heads", "duo"}, {"positions", "abs"}}, 96},
+    {"h2o", {{"heads", "duo"}, {"skip_layers", "0"}}, 96},
+    {"tova", {{"heads", "duo"}, {"skip_layers", "0"}, {"decide", "token"}}, 96},
+    {"quest", {{"heads", "duo"}, {"skip_layers", "0"}, {"digest", "minmax"}}, 64},
+    {"quest", {{"heads", "duo"}, {"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 64},
+    {"hybrid", {{"heads", "duo"}, {"skip_layers", "0"}, {"digest", "centroid"}}, 128},
+    {"random", {{"heads", "duo"}, {"heads_sinks", "0"}}, 128},
+    {"psa", {{"heads", "duo"}, {"skip_layers", "0"}, {"digest", "minmax"}, {"mb", "2"}, {"eps", "0.8"}}, 128},
+    {"dense", {{"heads", "razor"}, {"heads_context_part", "0"}}, 0},
+    {"raas", {{"heads", "razor"}, {"heads_context_part", "0"}, {"heads_induction", "0.4"}}, 128},
+    {"quest", {{"heads", "razor"}, {"heads_context_part", "0"}, {"skip_layers", "0"}}, 64},
+    {"psa", {{"heads", "razor"}, {"heads_context_part", "0"}, {"skip_layers", "0"}, {"mb", "2"}, {"eps", "0.8"}}, 96},
+    {"h2o", {{"heads", "razor"}, {"heads_context_part", "16"}, {"skip_layers", "0"}}, 96},
+    {"raas", {{"heads", "duo"}, {"prompt", "pyramid"}, {"prompt_budget", "64"}, {"prompt_window", "16"}}, 128},
+    {"raas", {{"heads", "duo"}, {"prompt", "ada"}, {"prompt_budget", "64"}, {"prompt_window", "16"}}, 128},
     {"hybrid",
      {{"skip_layers", "0"}, {"digest", "minmax"}, {"prompt", "ada"}, {"prompt_budget", "64"}, {"prompt_window", "8"}},
      128},
@@ -74,14 +96,21 @@ void join_kernels(bool joins) {
   dlclose(module);
 }
 
-Session open_session(const Models& m, const Row& row, int32_t device) {
+Session open_session(const Models& m, const Row& row, int32_t device, uint32_t flags = 0) {
+  const TestHeadFile heads("device_steps_heads.tsv");
+  Options options = row.options;
+  if (has_heads(options.data(), options.size())) {
+    assert_true(heads.write_for(m.model));
+    options.push_back({"heads_file", heads.path()});
+  }
   weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
   o.device = device;
+  o.flags = flags;
   o.context_tokens = 512;
   o.batch_tokens = 64;
   o.policy = row.policy;
-  o.policy_options = row.options.data();
-  o.n_policy_options = static_cast<uint32_t>(row.options.size());
+  o.policy_options = options.data();
+  o.n_policy_options = static_cast<uint32_t>(options.size());
   o.budget_tokens = row.budget;
   weir_session* session = nullptr;
   assert_ok(weir_session_create(m.model, &o, &session));
@@ -158,6 +187,68 @@ void device_steps__together_are_steps_alone(void**) {
         }
       }
     }
+  }
+}
+
+void compare_traces(const Models& m, const Row& row, const std::string& what) {
+  const auto set_trace = reinterpret_cast<weir_session_trace_fn>(weir_get_experimental("weir_session_trace"));
+  assert_non_null(set_trace);
+  const Session host = open_session(m, row, WEIR_DEVICE_CPU, WEIR_SESSION_TRACE),
+                device = open_session(m, row, WEIR_DEVICE_CUDA, WEIR_SESSION_TRACE);
+  TraceCopies a, b;
+  assert_ok(set_trace(host.get(), TraceCopies::see, &a));
+  assert_ok(set_trace(device.get(), TraceCopies::see, &b));
+  read_prompt(host, 0);
+  read_prompt(device, 0);
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    const weir_token next = next_token(host, i);
+    assert_ok(weir_session_step(host.get(), next));
+    assert_ok(weir_session_step(device.get(), next));
+    assert_int_equal(a.layers.size(), b.layers.size());
+    for (size_t layer = 0; layer < a.layers.size(); ++layer) {
+      const TracedLayer &x = a.layers[layer], &y = b.layers[layer];
+      if (x.n_tokens != y.n_tokens || x.capacity != y.capacity || x.first_pos != y.first_pos || x.flags != y.flags ||
+          x.stamps != y.stamps || x.scores != y.scores || x.listed != y.listed || x.masses != y.masses)
+        fail_msg("%s, step %u: another trace of layer %u", what.c_str(), i, x.layer);
+    }
+  }
+  assert_same(host, device, what);
+}
+
+void device_steps__have_the_traces_of_the_processor(void**) {
+  for (const char* model : {"llama_f32", "gemma3_f32"}) {
+    const Models m(path_of(model).c_str());
+    for (const Row& row : kRows) {
+      if (std::string(row.policy) == "psa") continue;  // refused
+      compare_traces(m, row, std::string(model) + ", " + row.policy);
+    }
+  }
+}
+
+// A step that a trace callback refuses is taken back; there are no logits then.
+void device_steps__that_are_refused_are_taken_back(void**) {
+  const auto set_trace = reinterpret_cast<weir_session_trace_fn>(weir_get_experimental("weir_session_trace"));
+  const Models m(path_of("llama_f32").c_str());
+  for (const uint32_t first : {0u, 9u, 10u}) {  // in the middle of a page, at its end, and the first of one
+    const Session session = open_session(m, kRows[3], WEIR_DEVICE_CUDA, WEIR_SESSION_TRACE),
+                  other = open_session(m, kRows[3], WEIR_DEVICE_CUDA, WEIR_SESSION_TRACE);
+    TraceCopies copies;
+    for (const Session* s : {&session, &other}) {
+      read_prompt(*s, 0);
+      for (uint32_t i = 0; i < first; ++i) assert_ok(weir_session_step(s->get(), token(i)));
+    }
+    copies.refused = 1;
+    assert_ok(set_trace(session.get(), TraceCopies::see, &copies));
+    assert_int_equal(weir_session_step(session.get(), token(7)), WEIR_ERR_CANCELLED);
+    assert_non_null(strstr(weir_last_error(), "layer 1"));
+    assert_int_equal(session->kv().n_tokens(), kPrompt + first);
+    weir_session* const both[] = {session.get(), other.get()};
+    const weir_token tokens[] = {token(8), token(8)};
+    assert_int_equal(weir_step_many(both, tokens, 2), WEIR_ERR_UNSUPPORTED);
+    assert_ok(set_trace(session.get(), nullptr, nullptr));
+    assert_ok(weir_step_many(both, tokens, 2));
+    assert_true(other->host_tables().ok());
+    assert_same(other, session, "after a step that was refused");
   }
 }
 
@@ -250,6 +341,8 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(device_steps__have_the_bits_of_the_processor),
       cmocka_unit_test(device_steps__together_are_steps_alone),
+      cmocka_unit_test(device_steps__have_the_traces_of_the_processor),
+      cmocka_unit_test(device_steps__that_are_refused_are_taken_back),
       cmocka_unit_test(device_steps__look_at_a_shared_cancel),
       cmocka_unit_test(device_steps__a_loss_is_remembered),
       cmocka_unit_test(device_steps__a_refused_pin_sends_no_tables),

@@ -8,8 +8,9 @@
 
 namespace weir::device {
 
-// attn_decode over all pages, the most important ones first, until enough was seen (AttnStop). In `attn` no list, no
-// masses and no observation, and append only where attn_stop_appends; `stop` has rank, flags and, if it stops by
+// attn_decode over all pages, the most important ones first, until enough was seen (AttnStop); streams with windows of
+// their own (head_windows) are attended whole. In `attn` no list, no masses and no observation, and append only where
+// attn_stop_appends; `stop` has rank, flags and, if it stops by
 // bounds, the estimates of every head. Adds the pages that were attended to pages_attended.
 struct AttnStopArgs {
   AttnDecodeArgs attn;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/kernels/add_left.h"
 #include "kv/page_events.h"
 #include "kv/step_state.h"
 #include "kv/tables.h"
@@ -33,6 +34,7 @@ struct StepBeginArgs {
   uint32_t max_capacity = 0;
   uint16_t* digests = nullptr;
   uint32_t digest_elements = 0;
+  LeftAt left;  // of pages that a window has passed, the tokens are added
 };
 
 }  // namespace weir::device
