@@ -39,7 +39,8 @@ typedef struct weir_trace_layer {
 
 /** Receives every layer of every decode step, after the step's attention in that layer. Any status but WEIR_OK, or an
  *  exception, makes the step fail with WEIR_ERR_CANCELLED; the token is not appended then, and the logits stay. Pages
- *  that made room for it stay gone and count as evicted, and layers before this one have observed it. Called on the
+ *  that made room for it stay gone and count as evicted, and layers before this one have observed it. On a device all
+ *  layers are shown, and have observed it, when the step is done, and the logits before it are gone. Called on the
  *  thread that decodes, its time counts as decoding. It may use everything but the sessions of that step; other
  *  sessions of the same runtime can be stepped, created, destroyed. */
 typedef weir_status (*weir_trace_fn)(void *user, const weir_trace_layer *layer);

@@ -199,7 +199,7 @@ namespace Weir
         /// <summary>None of them.</summary>
         None = 0,
         /// <summary>Keep the attention masses of every step for the experimental weir_session_trace
-        /// (weir/experimental.h); costs some speed and memory. Only where the processor computes attention.</summary>
+        /// (weir/experimental.h); costs some speed and memory. On a device not with psa.</summary>
         Trace = 1,
         /// <summary>On a device: keys and values stay in host memory and the processor computes the attention of steps;
         /// the device has the weights and computes everything else, also most attention of prompts, over pages that

@@ -192,7 +192,7 @@ class SessionFlags(IntFlag):
     """Bits of weir_session_options.flags."""
 
     #: Keep the attention masses of every step for the experimental weir_session_trace (weir/experimental.h); costs
-    #: some speed and memory. Only where the processor computes attention.
+    #: some speed and memory. On a device not with psa.
     TRACE = 1
     #: On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     #: has the weights and computes everything else, also most attention of prompts, over pages that pass through it.

@@ -172,7 +172,7 @@ enumerations! {
     /// Bits of `weir_session_options.flags`.
     weir_session_flag_bits: u32 {
         /// Keep the attention masses of every step for the experimental `weir_session_trace` (weir/experimental.h);
-        /// costs some speed and memory. Only where the processor computes attention.
+        /// costs some speed and memory. On a device not with psa.
         WEIR_SESSION_TRACE as TRACE = 1;
         /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the
         /// device has the weights and computes everything else, also most attention of prompts, over pages that pass
@@ -2749,8 +2749,8 @@ functions! {
     ///                        can be stepped again: the cancel has been used up. But the token that
     ///                        weir_session_sample just drew is appended all the same, and the cancel ends the next
     ///                        weir_session_sample or other call. Or a trace callback: nothing appended, the logits
-    ///                        stay. Pages that made room stay gone and count in pages_evicted, and what the policy
-    ///                        observed stays in its scores
+    ///                        stay (on a device they go). Pages that made room stay gone, count in pages_evicted,
+    ///                        and what the policy observed stays in its scores
     /// ```
     ///
     /// # Safety

@@ -238,7 +238,7 @@ public struct SessionFlags: OptionSet, Sendable {
     public var rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
     /// Keep the attention masses of every step for the experimental `weir_session_trace` (weir/experimental.h); costs
-    /// some speed and memory. Only where the processor computes attention.
+    /// some speed and memory. On a device not with psa.
     public static let trace = SessionFlags(rawValue: 1)
     /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     /// has the weights and computes everything else, also most attention of prompts, over pages that pass through it.
