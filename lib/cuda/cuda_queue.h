@@ -18,6 +18,10 @@
 #include "cuda/pages/page_score.cuh"
 #include "cuda/step/step.cuh"
 #include "cuda/step/top_logits.cuh"
+#include "device/kernels/copies.h"
+#include "device/kernels/fill.h"
+#include "device/kernels/page_stamp_at.h"
+#include "device/kernels/rope_append_at.h"
 #include "device/queue.h"
 
 namespace weir::cuda {
