@@ -20,7 +20,12 @@ uint key_of(uint row) {
     const uint key = ordered_key(Scores(a.last_score).v[table + row]);
     return is_ranked(row) ? key : kKeyNever;
 }
-void take(uint row, uint key, uint place) { OutWords(a.stamp).v[table + row] = now; }
+void hit(uint row) {
+    const uint before = Cells(a.stamp).v[table + row];
+    if (!is_null(a.gap) && now > before) Cells(a.gap).v[table + row] = max(Cells(a.gap).v[table + row], now - before);
+    Cells(a.stamp).v[table + row] = now;
+}
+void take(uint row, uint key, uint place) { hit(row); }
 
 // The weight of the page at index `place`: the mean or the maximum over the group's heads.
 float group_weight(uint place) {
@@ -57,7 +62,7 @@ void main() {
         if (is_ranked(row)) ++n_ranked;
         const float w = score.v[table + row];
         const bool is_above = a.by_threshold != 0u && !is_nan(w) && w > a.alpha;
-        if (row + 1u == n || is_above) OutWords(a.stamp).v[table + row] = now;
+        if (row + 1u == n || is_above) hit(row);
     }
     if (a.by_threshold != 0u) return;
     precise float best = a.r * float(workgroup_count(n_ranked));

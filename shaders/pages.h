@@ -88,7 +88,7 @@ struct PageSelectPush {
 
 // PageStampArgs. With a state `now` is the step's.
 struct PageStampPush {
-  uvec2 weight, select, n_select, stamp, last_score, flags, n_pages, state;
+  uvec2 weight, select, n_select, stamp, last_score, flags, n_pages, state, gap;
   uint capacity, n_heads, n_kv_heads, now, by_threshold, rank_all;
   float r, alpha;
 };
@@ -147,7 +147,7 @@ static_assert(sizeof(PageSoftmaxPush) == 32 && offsetof(PageSoftmaxPush, scale) 
 static_assert(sizeof(PageScorePush) == 76 && offsetof(PageScorePush, spread) == 72);
 static_assert(sizeof(PageScoreStepPush) == 84 && offsetof(PageScoreStepPush, norm_eps) == 80);
 static_assert(sizeof(PageSelectPush) == 76 && offsetof(PageSelectPush, n_sink_pages) == 72);
-static_assert(sizeof(PageStampPush) == 96 && offsetof(PageStampPush, alpha) == 92);
+static_assert(sizeof(PageStampPush) == 104 && offsetof(PageStampPush, alpha) == 100);
 static_assert(sizeof(BestLogitPush) == 20 && offsetof(BestLogitPush, vocab_size) == 16);
 static_assert(sizeof(StepEndPush) == 48 && offsetof(StepEndPush, commit) == 44);
 static_assert(sizeof(TopPartsPush) == 36 && offsetof(TopPartsPush, n) == 32);

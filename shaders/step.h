@@ -58,7 +58,7 @@ WEIR_SHARED uint kVictimCold = 6;
 struct VictimRules {
   uint victim, front_rows, window_tokens, protect_pages;
   float protect_share;
-  uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed, prompt_slots;
+  uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed, prompt_slots, by_gap;
 };
 
 // Sums of what has left windows (device::LeftAt): sums of two words, values [n, 2, head_dim]. Without sums nothing is
@@ -117,11 +117,11 @@ static_assert(kVictimRandom == static_cast<uint>(VictimRule::kRandom));
 static_assert(kVictimCold == static_cast<uint>(VictimRule::kCold));
 
 static_assert(kStepRotations == kMaxRotations);
-static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 212);
+static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 216);
 static_assert(offsetof(StepBeginPush, left) == sizeof(TablesAt) + 72);
 static_assert(offsetof(StepBeginPush, rules) == sizeof(TablesAt) + 104);
-static_assert(offsetof(StepBeginPush, n_streams) == sizeof(TablesAt) + 152);
-static_assert(offsetof(StepBeginPush, magnitude) == sizeof(TablesAt) + 204);
+static_assert(offsetof(StepBeginPush, n_streams) == sizeof(TablesAt) + 156);
+static_assert(offsetof(StepBeginPush, magnitude) == sizeof(TablesAt) + 208);
 }  // namespace weir::vulkan
 #endif
 #endif

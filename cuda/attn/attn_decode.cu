@@ -360,7 +360,7 @@ __device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list,
     }
     if (!k.op.stamps) continue;
     k.op.stamp.last_score[job.table + i] = most;
-    if (most > k.op.stamp.alpha || i + 1 == job.n) k.op.stamp.stamp[job.table + i] = job.pos + 1;
+    if (most > k.op.stamp.alpha || i + 1 == job.n) k.op.stamp.hit(job.table + i, job.pos + 1);
   }
 }
 

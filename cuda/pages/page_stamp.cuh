@@ -28,7 +28,6 @@ __device__ inline float stamp_weight(const PageStampArgs& a, uint32_t kv_head, u
 __device__ inline void stamp_stream(const PageStampArgs& a, uint32_t kv_head, StampScratch& scratch) {
   const size_t table = size_t{kv_head} * a.capacity;
   const uint32_t* flags = a.flags + table;
-  uint32_t* stamp = a.stamp + table;
   float* score = a.last_score + table;
   const uint32_t n = a.n_pages[kv_head];
   if (a.select != nullptr) {
@@ -49,7 +48,7 @@ __device__ inline void stamp_stream(const PageStampArgs& a, uint32_t kv_head, St
       w = score[row];
     }
     n_ranked += is_ranked(row) ? 1u : 0u;
-    if (row + 1 == n || (stamps_by_threshold(a.rule) && w > a.alpha)) stamp[row] = a.now;
+    if (row + 1 == n || (stamps_by_threshold(a.rule) && w > a.alpha)) a.hit(table + row, a.now);
   }
   if (stamps_by_threshold(a.rule)) return;
   n_ranked = block_sum(n_ranked, scratch.warps);
@@ -57,7 +56,7 @@ __device__ inline void stamp_stream(const PageStampArgs& a, uint32_t kv_head, St
   if (n_best == 0) return;
   const auto key_of = [&](uint32_t row) { return is_ranked(row) ? key_of_score(score[row]) : kKeyNever; };
   const Threshold threshold = n_best < n_ranked ? find_threshold(n, n_best, key_of, scratch) : Threshold{kKeyNever, 0};
-  take_rows(n, threshold, key_of, scratch.warps, [&](uint32_t row, uint32_t) { stamp[row] = a.now; });
+  take_rows(n, threshold, key_of, scratch.warps, [&](uint32_t row, uint32_t) { a.hit(table + row, a.now); });
 }
 
 #endif  // __CUDACC__

@@ -128,6 +128,7 @@ __device__ inline uint32_t stalest_victim(const StepRules& rules, const DeviceSt
     for (uint32_t i = 0; i < kReadAhead; ++i) {
       const uint32_t row = min(first + i * kWarp + lane, s.n_pages - 1);
       flags[i] = s.flags[row], stamp[i] = s.stamp[row], score[i] = s.last_score[row];
+      if (rules.by_gap) stamp[i] += s.last_gap[row];
     }
 #pragma unroll
     for (uint32_t i = 0; i < kReadAhead; ++i) {

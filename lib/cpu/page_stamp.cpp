@@ -51,11 +51,12 @@ void stamp_stream(const PageStampArgs& a, uint32_t kv_head, uint32_t* key) {
   const size_t table = size_t{kv_head} * a.capacity;
   const uint32_t* flags = a.flags + table;
   float* score = a.last_score + table;
-  uint32_t* stamp = a.stamp + table;
   group_weights(a, kv_head, score, a.select != nullptr ? a.n_select[kv_head] : n);
   if (a.select != nullptr) spread_weights(a.select + table, a.n_select[kv_head], score, n);
   if (stamps_by_threshold(a.rule)) {
-    for (uint32_t row = 0; row < n; ++row) stamp[row] = score[row] > a.alpha ? a.now : stamp[row];
+    for (uint32_t row = 0; row + 1 < n; ++row) {
+      if (score[row] > a.alpha) a.hit(table + row, a.now);
+    }
   } else {
     uint32_t n_ranked = 0;
     for (uint32_t row = 0; row < n; ++row) {
@@ -64,9 +65,9 @@ void stamp_stream(const PageStampArgs& a, uint32_t kv_head, uint32_t* key) {
       n_ranked += ranked ? 1u : 0u;
     }
     const auto n_best = std::min(n_ranked, static_cast<uint32_t>(std::ceil(a.r * static_cast<float>(n_ranked))));
-    if (n_best > 0) for_best(key, n, n_best, [&](uint32_t row) { stamp[row] = a.now; });
+    if (n_best > 0) for_best(key, n, n_best, [&](uint32_t row) { a.hit(table + row, a.now); });
   }
-  stamp[n - 1] = a.now;
+  a.hit(table + n - 1, a.now);
 }
 
 }  // namespace

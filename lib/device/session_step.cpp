@@ -51,6 +51,7 @@ PageStampArgs BaseSession::stamp_args(uint32_t layer, const PageLists& lists) co
   stamp.rank_all = a_.rules.rank_all;
   stamp.r = a_.rules.r;
   stamp.alpha = a_.rules.alpha;
+  stamp.gap = a_.kv->last_gaps(layer);
   return stamp;
 }
 

@@ -68,6 +68,9 @@ class KvCache {
   // Metadata arrays of one layer, [n_kv_heads, capacity].
   uint32_t* stamps(uint32_t layer) const { return t_.stamp + row_base(layer); }
   float* last_scores(uint32_t layer) const { return t_.last_score + row_base(layer); }
+  uint32_t* last_gaps(uint32_t layer) const {  // or null
+    return t_.last_gap == nullptr ? nullptr : t_.last_gap + row_base(layer);
+  }
   const uint32_t* flags(uint32_t layer) const { return t_.flags + row_base(layer); }
   // Index of a table row among those of all streams.
   size_t row_index(uint32_t stream, uint32_t row) const { return at(stream, row); }

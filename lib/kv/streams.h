@@ -61,6 +61,7 @@ struct KvShape {
   // Streams of other layers that hold sinks and a window of their own in own_pages.
   StreamWindows windows = {};
   uint32_t own_pages = 0;
+  bool last_gaps = false;  // pages have the longest gap between their hits
 
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint32_t n_streams_of(uint32_t /*layer*/) const { return n_kv_heads; }

@@ -1,6 +1,7 @@
 // The op page_stamp: which pages mattered in a step.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/types.h"
@@ -36,6 +37,13 @@ struct PageStampArgs {
   StampRule rule;
   bool rank_all;  // rank pinned pages too (rank_scope ALL)
   float r, alpha;
+  uint32_t* gap = nullptr;  // in/out [n_kv_heads, capacity] the most that a stamp has moved, or null
+
+  // What a hit does to row i of the tables.
+  constexpr void hit(size_t i, uint32_t step) const {
+    if (gap != nullptr && step > stamp[i] && step - stamp[i] > gap[i]) gap[i] = step - stamp[i];
+    stamp[i] = step;
+  }
 };
 
 }  // namespace weir

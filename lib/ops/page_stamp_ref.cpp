@@ -39,7 +39,6 @@ Status page_stamp(OpContext&, const PageStampArgs& a) {
   for (uint32_t kv_head = 0; kv_head < a.n_kv_heads; ++kv_head) {
     const size_t table = size_t{kv_head} * a.capacity;
     const uint32_t* flags = a.flags + table;
-    uint32_t* stamp = a.stamp + table;
     float* score = a.last_score + table;
     const uint32_t n = a.n_pages[kv_head];
     uint32_t n_ranked = 0;
@@ -61,7 +60,7 @@ Status page_stamp(OpContext&, const PageStampArgs& a) {
           rank += is_ranked(a, flags, other, n) && comes_before(score, other, row) ? 1u : 0u;
         hit = hit || rank < n_best;
       }
-      if (hit) stamp[row] = a.now;
+      if (hit) a.hit(table + row, a.now);
     }
   }
   return {};

@@ -81,6 +81,7 @@ struct StepRules {
   // number.
   uint32_t all_pages = 0;
   uint32_t whole_prompt_pages = 0;
+  bool by_gap = false;  // instead of `stamp` decides stamp + last_gap; observation keeps the gaps
   // kLightest
   uint32_t recent_tokens = 0;
   bool per_step = false;  // scores are divided by the steps since `stamp`

@@ -124,6 +124,13 @@ Status OptionReader::get_later_u32(const char* name, uint32_t& value, uint32_t l
   return {};
 }
 
+Status OptionReader::get_later_word(const char* name, uint32_t& value, std::span<const char* const> words,
+                                    uint32_t before) {
+  WEIR_TRY(find_word(name, value, words));
+  if (effective_ != nullptr && value != before) effective_->add(name, "%s", words[value]);
+  return {};
+}
+
 uint32_t OptionReader::peek_u32(const char* name, uint32_t otherwise) const {
   const char* text = find(name);
   uint32_t number = otherwise;

@@ -42,6 +42,8 @@ class OptionReader {
   // For an option that is younger than saved sessions: its value `before`, with which the policy decides as it did
   // without the option, is not noted.
   Status get_later_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high, uint32_t before);
+  // The same of a word.
+  Status get_later_word(const char* name, uint32_t& value, std::span<const char* const> words, uint32_t before);
   // What get_u32 and get_f32 will find; `otherwise` without the option, or if they will refuse the value.
   uint32_t peek_u32(const char* name, uint32_t otherwise) const;
   float peek_f32(const char* name, float otherwise) const;

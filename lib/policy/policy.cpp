@@ -87,6 +87,7 @@ Policy::Policy(const PolicyNeeds& needs, const StepRules& rules, float attn_scal
   needs_.page_lists = rules.selects;
   needs_.list_per_head = rules.selects && rules.agg == AggMode::kQHead;
   needs_.sink_query = rules.in_cache_pos;
+  needs_.last_gaps = rules.by_gap;
 }
 
 uint32_t Policy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {

@@ -7,6 +7,9 @@
 // low one (docs/papers.md has the measurements); the newest pages are protected; of equal stamps the lower last weight
 // leaves; top_r ranks only the pages that can leave; every (layer, KV head) stream decides for itself; and there are
 // rules for prompts that are too long to be pinned (pinned_prompt.h).
+// decide=gap lets the page leave whose last hit and longest gap between hits are over first, as the recurrence of Zhang
+// et al., "LazyEviction: Lagged KV Eviction with Attention Pattern Observation for Efficient Long Reasoning",
+// arXiv:2506.15969 (docs/algorithms.md, "RaaS").
 #include "policy/recall.h"
 #include "policy/stamps.h"
 
@@ -18,6 +21,9 @@ Status make_raas(const PolicyConfig& config, PolicyStorage& storage, Policy*& ou
   WEIR_TRY(read_stamps(options, o));
   bool recall = false;
   WEIR_TRY(options.get_bool("recall", recall));
+  static constexpr const char* kDeciders[] = {"stamp", "gap"};
+  if (recall) WEIR_TRY(options.contradicts("decide", "recall=on"));
+  WEIR_TRY(options.get_later_word("decide", o.by_gap, kDeciders, 0));
   if (recall) return make_stamped_recall("raas", config, options, o, nullptr, storage, out);
   WEIR_TRY(refuse_recall_options(options));
   WEIR_TRY(read_digest(options, o.digest, o.spread));

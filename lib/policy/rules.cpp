@@ -54,7 +54,7 @@ uint32_t stalest_victim(const StepRules& rules, const StreamView& s, const RoomA
   for (; end < s.n_pages && n_left > 0; ++end) n_left -= (s.flags[end] & staying) == 0 ? 1 : 0;
   return min_row(
       end, [&](uint32_t row) { return (s.flags[row] & staying) == 0 && !is_filling(s, row); },
-      [&](uint32_t row) { return std::pair(s.stamp[row], score_of(s, row)); });
+      [&](uint32_t row) { return std::pair(s.stamp[row] + (rules.by_gap ? s.last_gap[row] : 0), score_of(s, row)); });
 }
 
 // kLightest: the least (score, row) outside the recent window, as long as a page there can leave.
@@ -302,6 +302,7 @@ Status stamp_pages(const StepRules& rules, OpContext& cx, const OpTable& ops, Kv
   stamp.rank_all = rules.rank_all;
   stamp.r = rules.r;
   stamp.alpha = rules.alpha;
+  stamp.gap = kv.last_gaps(a.layer);
   return ops.page_stamp(cx, stamp);
 }
 

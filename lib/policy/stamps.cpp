@@ -33,6 +33,7 @@ void set_stamps(StepRules& rules, const StampOptions& o, bool holds_all) {
                   : o.exact_mass != 0 ? StepRules::Observe::kStampMass
                                       : StepRules::Observe::kStampDigest;
   if (rules.observe == StepRules::Observe::kStampDigest) rules.digest = o.digest;
+  rules.by_gap = o.by_gap != 0 && !holds_all;
   rules.stamp_rule = static_cast<StampRule>(o.rule);
   rules.rank_all = o.rank_all != 0;
   rules.r = o.r;

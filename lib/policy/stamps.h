@@ -16,6 +16,7 @@ struct StampOptions {
   DigestKind digest = DigestKind::kMinMax;  // for stamps from digests; as in the paper
   float spread = 1.0f;                      // for kMeanStd
   uint32_t rank_all = 0;
+  uint32_t by_gap = 0;                 // not the last hit decides who leaves, but that and the longest gap between hits
   RecentPages protect = {0, 0.5625f};  // 9/16 of the pages that can leave (docs/papers.md)
   PinnedPromptOptions pinned = {.stamps = true};
 };

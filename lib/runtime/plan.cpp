@@ -166,6 +166,7 @@ Status describe_pages(const weir_session_options& o, const ModelConfig& c, const
   setup.kv.recall_slots = needs.recall_slots;
   setup.kv.one_pool = needs.one_pool;
   setup.kv.by_layer = needs.layer_pages;
+  setup.kv.last_gaps = needs.last_gaps;
   setup.kv.history = needs.history;
   setup.kv.history_from_layer = needs.history_from_layer;
   setup.kv.history.n_layers = setup.kv.n_global(c.n_layers) - setup.kv.n_global(needs.history_from_layer);

@@ -105,11 +105,10 @@ class Session::Restorer final : ByteSource {
       const StreamView v = kv_.stream(s);
       uint32_t n = 0;
       WEIR_TRY(in_.number(n));
-      WEIR_TRY(in_.array(std::span(v.first_pos, v.capacity), n, "pages of a stream"));
-      WEIR_TRY(in_.array(std::span(v.flags, v.capacity), n, "pages of a stream"));
-      WEIR_TRY(in_.array(std::span(v.stamp, v.capacity), n, "pages of a stream"));
-      WEIR_TRY(in_.array(std::span(v.last_score, v.capacity), n, "pages of a stream"));
-      if (v.prompt_score != nullptr) WEIR_TRY(in_.array(std::span(v.prompt_score, v.capacity), n, "pages of a stream"));
+#define WEIR_ROW(name, type, saved)                             \
+  if (RowSaved::saved != RowSaved::kNever && v.name != nullptr) \
+    WEIR_TRY(in_.array(std::span(v.name, v.capacity), n, "pages of a stream"));
+#include "kv/columns.inc"
       WEIR_TRY(check_rows(s, v, n));
       kv_.place_rows(s, n, n_tokens_);
       if (kv_.left().has(s)) WEIR_TRY(left_sum(s));

@@ -105,12 +105,8 @@ class Session::Saver final : ByteSink {
       const StreamView v = kv_.stream(s);
       const uint32_t first = first_row(s), n = v.n_pages - first;
       WEIR_TRY(out_.number(n));
-      WEIR_TRY(out_.array(std::span<const uint32_t>(v.first_pos + first, n)));
-      for (uint32_t row = first; row < v.n_pages; ++row)
-        WEIR_TRY(out_.number(v.flags[row] | (v.slots[row] != kNoSlot ? kRowResident : 0u)));
-      WEIR_TRY(out_.array(std::span<const uint32_t>(v.stamp + first, n)));
-      WEIR_TRY(out_.array(std::span<const float>(v.last_score + first, n)));
-      if (v.prompt_score != nullptr) WEIR_TRY(out_.array(std::span<const float>(v.prompt_score + first, n)));
+#define WEIR_ROW(name, type, saved) WEIR_TRY(column<RowSaved::saved>(v, v.name, first));
+#include "kv/columns.inc"
       if (kv_.left().has(s)) WEIR_TRY(left_sum(s));
     }
     const uint32_t n_kept = shape_.archive_pages != 0 ? kv_.n_tokens() / kPageTokens : 0;
@@ -170,6 +166,19 @@ class Session::Saver final : ByteSink {
   }
 
  private:
+  // Null: no column.
+  template <RowSaved kSaved, class T>
+  Status column(const StreamView& v, const T* values, uint32_t first) {
+    if (kSaved == RowSaved::kNever || values == nullptr) return {};
+    if constexpr (kSaved != RowSaved::kWithPlace) {
+      return out_.array(std::span<const T>(values + first, v.n_pages - first));
+    } else {
+      for (uint32_t row = first; row < v.n_pages; ++row)
+        WEIR_TRY(out_.number(values[row] | (v.slots[row] != kNoSlot ? kRowResident : 0u)));
+      return {};
+    }
+  }
+
   Status tables(const HistoryView& v, uint32_t head, uint32_t n_known) {
     const double of_head[] = {v.heads[head].scale, v.heads[head].spread};
     WEIR_TRY(out_.array(std::span<const double>(of_head)));

@@ -56,7 +56,7 @@ uint64_t attn_decode_scratch_bytes(const OpShapes& shapes) {
 }
 
 bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
-  return stamp.rule == StampRule::kAlpha && a.select == nullptr && a.page_mass != nullptr &&
+  return stamp.rule == StampRule::kAlpha && stamp.gap == nullptr && a.select == nullptr && a.page_mass != nullptr &&
          shape_of(a).heads == a.n_heads / a.kv.n_kv_heads;
 }
 

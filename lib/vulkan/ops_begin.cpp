@@ -23,7 +23,8 @@ VictimRules victim_rules(const StepRules& r) {
           r.recent_tokens,
           r.per_step ? 1u : 0u,
           r.seed,
-          r.prompt_slots};
+          r.prompt_slots,
+          r.by_gap ? 1u : 0u};
 }
 
 // The number of values follows from that of the streams.

@@ -55,6 +55,7 @@ Status stamp_pages(const PageStampArgs& a, const StepState* state) {
                               t.reads(a.flags, word_bytes(rows)),
                               t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
                               t.reads(state, sizeof(StepState)),
+                              t.writes(a.gap, word_bytes(rows)),
                               a.capacity,
                               a.n_heads,
                               a.n_kv_heads,

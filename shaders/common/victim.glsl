@@ -153,8 +153,10 @@ uint stalest_victim(VictimRules rules, TablesAt t, Stream s, Room room) {
         const uint row = first + gl_SubgroupInvocationID;
         const bool is_free = row < s.n && (word_of(t.flags, s, row) & stays) == 0u;
         const uint number = n_before + subgroupExclusiveAdd(is_free ? 1u : 0u);
-        if (is_free && number < n_candidates && !is_filling(t, s, row))
-            take(least, uvec2(key_of_score(word_of(t.last_score, s, row)), word_of(t.stamp, s, row)), row);
+        if (is_free && number < n_candidates && !is_filling(t, s, row)) {
+            const uint gap = rules.by_gap != 0u ? word_of(t.last_gap, s, row) : 0u;
+            take(least, uvec2(key_of_score(word_of(t.last_score, s, row)), word_of(t.stamp, s, row) + gap), row);
+        }
         n_before += subgroupAdd(is_free ? 1u : 0u);
     }
     return min_row(least);

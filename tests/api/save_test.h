@@ -84,6 +84,7 @@ static const choice choices[] = {
     {"quest", {{"skip_layers", "1"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3, 96, 0, 0},
     {"raas", {{0, 0}}, 0, 128, 200, 0},
     {"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2, 128, 0, 0},
+    {"raas", {{"decide", "gap"}, {"alpha", "0.1"}}, 2, 128, 0, 0},
     {"raas", {{"prompt", "pyramid"}, {"prompt_budget", "64"}, {"prompt_beta", "4"}, {"prompt_window", "16"}}, 4, 128,
      200, 0},
     {"raas", {{"prompt", "ada"}, {"prompt_budget", "64"}, {"prompt_window", "16"}}, 3, 128, 200, 0},

@@ -22,6 +22,7 @@ static const weir_key_value kTop[] = {{"attend", "top"}, {"recall_pages", "0"}};
 static const weir_key_value kOnePool[] = {{"recall", "on"}, {"pool", "unified"}};
 static const weir_key_value kRecall[] = {{"recall", "on"}};
 static const weir_key_value kThreshold[] = {{"candidates", "threshold"}, {"eta", "0.7"}};
+static const weir_key_value kGap[] = {{"decide", "gap"}, {"alpha", "0.1"}};
 static const weir_key_value kSnap[] = {{"prompt", "snapkv"}, {"prompt_budget", "96"}, {"prompt_window", "16"}};
 
 static weir_session_options options_of(const variant *v) {
@@ -168,6 +169,8 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
     const variant top = {"arkvale", OPTIONS(kTop), 112, 0, 0}, snap = {"raas", OPTIONS(kSnap), 256, 0, 0};
     check_fork(f->model, &top, 100, 80, kOn);
     check_fork(f->model, &snap, 150, 60, kOn);
+    const variant gap = {"raas", OPTIONS(kGap), 128, 0, 0};
+    check_fork(f->model, &gap, 70, 75, kOn);
     const variant by_threshold = {"lfps", OPTIONS(kThreshold), 48, 0, 0};
     check_fork(f->model, &by_threshold, 100, 75, kOn);
     const variant psa = {"psa", OPTIONS(kRecall), 144, 0, 0};

@@ -41,6 +41,7 @@ static const choice choices[] = {
     {"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2},
     {"raas", {{"overflow", "hybrid"}}, 1},
     {"raas", {{"overflow", "extend"}}, 1},
+    {"raas", {{"decide", "gap"}, {"alpha", "0.1"}}, 2},
     {"raas", {{"min_decode_pages", "2"}, {"prompt_window", "16"}, {"prompt", "snapkv"}}, 3},
     {"raas", {{"prompt", "pyramid"}, {"prompt_beta", "4"}, {"prompt_window", "16"}}, 3},
     {"raas", {{"prompt", "ada"}, {"prompt_window", "16"}}, 2},

@@ -43,6 +43,8 @@ const Spec kSpecs[] = {
     {"raas", 512, {{"protect_share", "0.75"}}},
     {"raas", 512, {{"protect_share", "0.1"}}},
     {"raas", 512, {{"overflow", "hybrid"}}},
+    {"raas", 512, {{"decide", "gap"}}},
+    {"raas", 512, {{"decide", "gap"}, {"protect_recent", "0"}}},
     {"hybrid", 512, {}},
     {"hybrid", 512, {{"rho", "0.25"}, {"protect_share", "0.3"}}},
     {"random", 512, {}},
@@ -61,7 +63,7 @@ const Spec kSpecs[] = {
 
 // One stream's table.
 struct Table {
-  std::vector<uint32_t> slots, first_pos, len, flags, stamp;
+  std::vector<uint32_t> slots, first_pos, len, flags, stamp, gap;
   std::vector<float> score;
   uint32_t n = 0, pos = 0;               // rows in use; position of the next token
   uint32_t n_resident = 0, n_slots = 0;  // pages in the pool, and most of them
@@ -111,6 +113,7 @@ Table random_table(uint32_t capacity) {
     if (below(12) == 0) flags |= kPageKept;
     t.flags.push_back(flags);
     t.stamp.push_back(t.first_pos[row] + 1 + below(6));
+    t.gap.push_back(below(9) * kPageTokens / 4);
     t.score.push_back(random_score());
   }
   t.pos = t.first_pos.back() + t.len.back();
@@ -118,19 +121,12 @@ Table random_table(uint32_t capacity) {
 }
 
 StreamView view(Table& t, uint32_t capacity) {
-  return {t.slots.data(),
-          t.first_pos.data(),
-          t.len.data(),
-          t.flags.data(),
-          t.stamp.data(),
-          t.score.data(),
-          nullptr,
-          nullptr,
-          t.n,
-          capacity,
-          t.n_resident,
-          t.n_slots,
-          t.n_slots - t.n_resident};
+  StreamView s = {};
+  s.slots = t.slots.data(), s.first_pos = t.first_pos.data(), s.len = t.len.data(), s.flags = t.flags.data();
+  s.stamp = t.stamp.data(), s.last_score = t.score.data(), s.last_gap = t.gap.data();
+  s.n_pages = t.n, s.capacity = capacity;
+  s.n_resident = t.n_resident, s.n_slots = t.n_slots, s.n_free = t.n_slots - t.n_resident;
+  return s;
 }
 
 // As step_begin's kernels, of which each rule has one.
@@ -182,8 +178,7 @@ void victim__as_the_policies_say(void**) {
       const StreamView s = view(t, capacity);
       uint32_t want = policy->victim(s, {Phase::kDecode, t.pos, opens, t.n_resident + opens > t.n_slots, stream});
       if (want != Policy::kNone && is_filling(s, want)) want = Policy::kNone;
-      const cuda::DeviceStream device = {s.slots, s.first_pos, s.len, s.flags, s.stamp, s.last_score, nullptr,
-                                         t.n,     capacity,    0,     stream,  0,       t.n_slots,    t.n_resident};
+      const cuda::DeviceStream device = {s, t.n, capacity, 0, stream, 0, t.n_slots, t.n_resident};
       uint32_t got[cuda::kWarp] = {};
       const std::string error = warp.run([&] {
         got[cuda::threadIdx.x % cuda::kWarp] = victim_of(rules, device, {t.pos, opens});

@@ -98,6 +98,7 @@ const Row kRows[] = {
     {{"raas", {{"alpha", "1"}}, 1}, kScored},
     {{"raas", {}, 0}, kNearTies},
     {{"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}}, 2}, kNearTies},
+    {{"raas", {{"alpha", "0.1"}, {"decide", "gap"}}, 2}, kNearTies},
     {{"raas", {{"r", "0.5"}, {"protect_recent", "0"}}, 2}, kNearTies},
     {{"raas", {{"pin_prompt", "false"}, {"stamp_source", "digest"}}, 2}, kDigests},
     {{"raas", {{"stamp_source", "digest"}, {"digest", "cuboid_mean"}}, 2}, kDigests},

@@ -397,6 +397,7 @@ void stage(Staging& s, PageStampArgs& a) {
   s.in("n_select", a.n_select, a.n_kv_heads);
   s.out("stamp", a.stamp, n_rows);
   s.out("last_score", a.last_score, n_rows);
+  if (a.gap != nullptr) s.out("gap", a.gap, n_rows);
   s.in("flags", a.flags, n_rows);
   s.in("n_pages", a.n_pages, a.n_kv_heads);
 }

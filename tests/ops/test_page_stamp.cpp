@@ -18,6 +18,7 @@ struct Spec {
 struct Stamps {
   std::vector<uint32_t> stamp;
   std::vector<float> score;
+  std::vector<uint32_t> gap = {};
 };
 
 // The rows that have weights; none: all rows.
@@ -27,7 +28,8 @@ struct Lists {
 
 // Runs the op for one stream, with its arguments in vectors.
 Stamps run_op(const Backend& backend, const Spec& s, uint32_t capacity, const std::vector<float>& weight,
-              const std::vector<uint32_t>& flags, std::vector<uint32_t> stamp, uint32_t now, const Lists& lists = {}) {
+              const std::vector<uint32_t>& flags, std::vector<uint32_t> stamp, uint32_t now, const Lists& lists = {},
+              std::vector<uint32_t> gap = {}) {
   std::vector<float> score(stamp.size(), -1.0f);
   const std::vector<uint32_t> n_pages(s.n_kv_heads, s.n_pages);
   PageStampArgs a = {};
@@ -37,6 +39,7 @@ Stamps run_op(const Backend& backend, const Spec& s, uint32_t capacity, const st
     a.n_select = lists.n_select.data();
   }
   a.stamp = stamp.data();
+  if (!gap.empty()) a.gap = gap.data();
   a.last_score = score.data();
   a.flags = flags.data();
   a.n_pages = n_pages.data();
@@ -55,7 +58,7 @@ Stamps run_op(const Backend& backend, const Spec& s, uint32_t capacity, const st
   shapes.max_pages = capacity;
   Machine machine(backend, shapes);
   machine.check(backend.ops.page_stamp(machine.cx(), a));
-  return {stamp, score};
+  return {stamp, score, gap};
 }
 
 std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
@@ -81,8 +84,12 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& s) {
         lists.select[size_t{head} * capacity + lists.n_select[head]++] = row;
     }
   }
-  const Stamps got = run_op(backend, s, capacity, weight, flags, stamp, 77, lists);
-  return {{"stamp", std::vector<float>(got.stamp.begin(), got.stamp.end())}, {"last_score", got.score}};
+  std::vector<uint32_t> gap(stamp.size());
+  for (uint32_t& x : gap) x = random.below(80);
+  const Stamps got = run_op(backend, s, capacity, weight, flags, stamp, 77, lists, gap);
+  return {{"stamp", std::vector<float>(got.stamp.begin(), got.stamp.end())},
+          {"last_score", got.score},
+          {"gap", std::vector<float>(got.gap.begin(), got.gap.end())}};
 }
 
 std::vector<OpCase> cases() {
@@ -168,6 +175,21 @@ void listed_rows_golden(const Backend& backend) {
   assert_true(run_op(backend, alpha, 7, weight, flags, std::vector<uint32_t>(7, 1), 9, lists).stamp == want_alpha);
 }
 
+// A gap grows to what a hit ends, and never shrinks; a page that is not hit keeps its gap. The stamp of page 4 is as
+// new as the step.
+void gaps_golden(const Backend& backend) {
+  const std::vector<float> weight = {.5f, .5f, .1f, .5f, .5f, .1f};
+  const std::vector<uint32_t> flags(6, 0), stamp = {1, 8, 1, 5, 9, 8}, gap = {3, 3, 3, 4, 0, 0};
+  const std::vector<uint32_t> want_stamp = {9, 9, 1, 9, 9, 9}, want_gap = {8, 3, 3, 4, 0, 1};
+  const Spec alpha = {"", 1, 1, 6, StampRule::kAlpha, 0.0f, 0.3f, false, 0};
+  const Spec best = {"", 1, 1, 6, StampRule::kTopR, 0.8f, 0.0f, false, 0};  // ceil(.8 * 5) = 4 of the pages 0 to 4
+  for (const Spec& s : {alpha, best}) {
+    const Stamps got = run_op(backend, s, 6, weight, flags, stamp, 9, {}, gap);
+    assert_true(got.stamp == want_stamp);
+    assert_true(got.gap == want_gap);
+  }
+}
+
 // A list of all rows gives the result of no list.
 void list_of_all_rows_is_no_list(const Backend& backend) {
   for (StampRule rule : {StampRule::kTopR, StampRule::kAlpha}) {
@@ -193,5 +215,6 @@ int main() {
                    {{"page_stamp__alpha_trace_golden", alpha_trace_golden},
                     {"page_stamp__top_r_golden", top_r_golden},
                     {"page_stamp__listed_rows_golden", listed_rows_golden},
+                    {"page_stamp__gaps_golden", gaps_golden},
                     {"page_stamp__list_of_all_rows_is_no_list", list_of_all_rows_is_no_list}});
 }

@@ -48,19 +48,13 @@ struct Table {
   explicit Table(uint32_t capacity)
       : slots(capacity), first_pos(capacity), len(capacity), flags(capacity), stamp(capacity), score(capacity) {}
   StreamView view() {
-    return {slots.data(),
-            first_pos.data(),
-            len.data(),
-            flags.data(),
-            stamp.data(),
-            score.data(),
-            nullptr,
-            copies.empty() ? nullptr : copies.data(),
-            n,
-            static_cast<uint32_t>(slots.size()),
-            n,
-            static_cast<uint32_t>(slots.size()),
-            0};
+    StreamView s = {};
+    s.slots = slots.data(), s.first_pos = first_pos.data(), s.len = len.data(), s.flags = flags.data();
+    s.stamp = stamp.data(), s.last_score = score.data();
+    s.copies = copies.empty() ? nullptr : copies.data();
+    s.n_pages = s.n_resident = n;
+    s.capacity = s.n_slots = static_cast<uint32_t>(slots.size());
+    return s;
   }
   void append(uint32_t pos, uint32_t now, uint32_t page_flags = 0) {
     first_pos[n] = pos;

@@ -264,6 +264,7 @@ class Sim {
                         n.recall_slots,
                         n.one_pool};
     kv_shape.by_layer = n.layer_pages;
+    kv_shape.last_gaps = n.last_gaps;
     kv_shape.windows = storage_.windows;
     kv_shape.own_pages = kv_shape.windows.pages(shape.batch, n.context_tokens);
     kv_shape.history = n.history;

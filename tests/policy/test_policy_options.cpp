@@ -101,6 +101,7 @@ void options__bad_values(void**) {
       {"raas", "r", {"-0.1", "1.01", "nan", "half"}},
       {"raas", "stamp_source", {"mass"}},
       {"raas", "rank_scope", {"none"}},
+      {"raas", "decide", {"token", ""}},
       {"raas", "protect_recent", {"-1", "1048577"}},
       {"raas", "min_decode_pages", {"1", "0", "1048577"}},
       {"raas", "overflow", {"spill", ""}},
@@ -318,6 +319,8 @@ void options__recall(void**) {
   }
   expect_refusal({"raas", 512, 4096, 0, {{"recall", "on"}, {"min_decode_pages", "4"}}}, bad,
                  {"policy raas", "min_decode_pages", "recall=on"});
+  expect_refusal({"raas", 512, 4096, 0, {{"recall", "on"}, {"decide", "gap"}}}, bad,
+                 {"policy raas", "decide", "recall=on"});
   expect_refusal({"raas", 512, 4096, 0, {{"recall", "on"}, {"rho", "0.5"}}}, WEIR_ERR_NOT_FOUND,
                  {"policy raas", "rho"});
   expect_refusal({"hybrid", 512, 4096, 0, {{"recall", "on"}, {"rho", "0.95"}}}, WEIR_ERR_BUDGET,

@@ -141,6 +141,25 @@ void raas__milestone_stays_while_used(void**) {
   assert_true(gone_at >= used_until && gone_at <= used_until + b);
 }
 
+// With decide=gap a page is waited for as long as its longest silence was: not the last hit decides.
+void raas__a_page_that_returns_is_waited_for(void**) {
+  Made gap("raas", 8 * kPageTokens, 1u << 20, {{"decide", "gap"}, {"protect_recent", "0"}});
+  Made stamp("raas", 8 * kPageTokens, 1u << 20, {{"decide", "stamp"}, {"protect_recent", "0"}});
+  assert_true(gap.policy->needs().last_gaps && !stamp.policy->needs().last_gaps);
+  Table t(8);
+  for (uint32_t i = 0; i < 8; ++i) t.append(i * kPageTokens, 100 + 10 * i);
+  std::vector<uint32_t> gaps = {100, 35, 12, 30, 0, 0, 0, 0};  // until 200, 145, 132, 160, 140 and later
+  StreamView v = t.view();
+  v.last_gap = gaps.data();
+  assert_int_equal(gap.policy->victim(v, room(256, true)), 2);
+  assert_int_equal(stamp.policy->victim(t.view(), room(256, true)), 0);
+  gaps[2] = 20;  // as long as page 4, which has less weight
+  t.score[4] = 0.1f, t.score[2] = 0.2f;
+  assert_int_equal(gap.policy->victim(v, room(256, true)), 4);
+  gaps.assign(8, 7);
+  assert_int_equal(gap.policy->victim(v, room(256, true)), 0);
+}
+
 void raas__recent_pages_are_protected(void**) {
   Made made("raas", 16 * kPageTokens, 1u << 20, {{"protect_recent", "4"}});
   Table t(16);
@@ -183,6 +202,7 @@ int main() {
       cmocka_unit_test(raas__no_stamps_is_fifo),
       cmocka_unit_test(raas__invariants_over_random_weights),
       cmocka_unit_test(raas__milestone_stays_while_used),
+      cmocka_unit_test(raas__a_page_that_returns_is_waited_for),
       cmocka_unit_test(raas__recent_pages_are_protected),
       cmocka_unit_test(raas__the_protected_share_is_of_the_pages_that_can_leave),
   };

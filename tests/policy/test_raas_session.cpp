@@ -27,9 +27,10 @@ void check_victim(const StreamView& v, uint32_t victim, uint32_t n_protected) {
   n_protected = std::max(1u, std::min(n_protected, n_free - std::max(1u, n_free / 4)));
   free.resize(free.size() - n_protected);
   assert_true(std::find(free.begin(), free.end(), victim) != free.end());
+  const auto end = [&](uint32_t row) { return v.stamp[row] + (v.last_gap != nullptr ? v.last_gap[row] : 0); };
   for (uint32_t row : free) {
-    assert_true(v.stamp[victim] <= v.stamp[row]);
-    if (v.stamp[victim] == v.stamp[row]) assert_true(v.last_score[victim] <= v.last_score[row]);
+    assert_true(end(victim) <= end(row));
+    if (end(victim) == end(row)) assert_true(v.last_score[victim] <= v.last_score[row]);
   }
 }
 
@@ -38,7 +39,7 @@ void run_invariants(const SimShape& shape, const Inputs& inputs, uint32_t n_prom
   options.push_back({"protect_recent", protect});
   options.push_back({"overflow", "error"});
   Sim sim(cpu_backend(), inputs, {"raas", 192, 4096, 0, options});
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> stamps;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> stamps, gaps;
   sim.on_evict = [&](uint32_t, const StreamView& v, uint32_t row, const RoomArgs&) {
     check_victim(v, row, static_cast<uint32_t>(protect[0] - '0'));
   };
@@ -46,6 +47,7 @@ void run_invariants(const SimShape& shape, const Inputs& inputs, uint32_t n_prom
   const uint32_t n_prompt_pages = whole_pages(n_prompt), n_streams = shape.n_layers * shape.n_kv_heads;
   for (uint32_t s = 0; s < n_streams; ++s) {
     for (uint32_t row = 0; row < n_prompt_pages; ++row) assert_int_equal(sim.kv.stream(s).stamp[row], n_prompt);
+    for (uint32_t row = 0; row < n_prompt_pages; ++row) stamps[{s, row * kPageTokens}] = n_prompt;
   }
   for (uint32_t i = 0; i < 230; ++i) {
     sim.step();
@@ -59,6 +61,9 @@ void run_invariants(const SimShape& shape, const Inputs& inputs, uint32_t n_prom
         assert_int_equal(stays(v, row), row < n_prompt_pages);
         uint32_t& before = stamps[{s, v.first_pos[row]}];
         assert_true(v.stamp[row] <= now && v.stamp[row] >= before);  // (3)
+        uint32_t& gap = gaps[{s, v.first_pos[row]}];
+        if (before != 0) gap = std::max(gap, v.stamp[row] - before);
+        if (v.last_gap != nullptr) assert_int_equal(v.last_gap[row], gap);
         before = v.stamp[row];
       }
     }
@@ -75,6 +80,9 @@ void raas_session__invariants(void**) {
       run_invariants(shape, inputs, n_prompt, "3", {{"stamp_rule", "alpha"}, {"alpha", "0.05"}});
     }
     run_invariants(shape, inputs, 33, "3", {{"stamp_source", "digest"}});
+    run_invariants(shape, inputs, 33, "3", {{"decide", "gap"}, {"alpha", "0.1"}});
+    run_invariants(shape, inputs, 48, "0", {{"decide", "gap"}, {"r", "0.3"}});
+    run_invariants(shape, inputs, 47, "2", {{"decide", "gap"}, {"stamp_source", "digest"}});
     run_invariants(shape, inputs, 47, "2", {{"stamp_source", "digest"}, {"digest", "mean_std"}, {"r", "0.3"}});
     run_invariants(shape, inputs, 48, "1", {{"rank_scope", "all"}, {"r", "0.75"}});
   }

@@ -14,15 +14,7 @@ namespace {
 void remove_row(const KvTables& t, uint32_t index, uint32_t row) {
   const uint32_t first = t.row_begin[index], n = t.n_pages[index];
   t.free_slots[t.slot_begin[index + 1] - (t.n_resident != nullptr ? t.n_resident[index] : n)] = t.slots[first + row];
-  for (uint32_t at = first + row; at + 1 < first + n; ++at) {
-    t.slots[at] = t.slots[at + 1];
-    t.first_pos[at] = t.first_pos[at + 1];
-    t.len[at] = t.len[at + 1];
-    t.flags[at] = t.flags[at + 1];
-    t.stamp[at] = t.stamp[at + 1];
-    t.last_score[at] = t.last_score[at + 1];
-    if (t.prompt_score != nullptr) t.prompt_score[at] = t.prompt_score[at + 1];
-  }
+  for (uint32_t at = first + row; at + 1 < first + n; ++at) t.set(at, t.get(at + 1));
   --t.n_pages[index];
   if (t.n_resident != nullptr) --t.n_resident[index];
 }

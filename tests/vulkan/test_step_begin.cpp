@@ -53,6 +53,7 @@ struct Layout {
     const uint32_t rows = shape.n_rows(), streams = shape.n_streams();
     for (uint32_t& at : table) at = take(rows);
     prompt_score = take(rows);
+    last_gap = take(rows);
     free_slots = take(rows);
     n_pages = take(streams);
     append_row = take(streams);
@@ -78,6 +79,7 @@ struct Layout {
     t.slots = at(table[0]), t.first_pos = at(table[1]), t.len = at(table[2]), t.flags = at(table[3]);
     t.stamp = at(table[4]), t.last_score = floats(table[5]);
     t.prompt_score = shape.prompt_scores ? floats(prompt_score) : nullptr;
+    t.last_gap = at(last_gap);
     t.n_pages = at(n_pages), t.append_row = at(append_row), t.free_slots = at(free_slots);
     t.row_begin = t.slot_begin = at(row_begin), t.window = at(window);
     t.n_layers = shape.n_layers, t.n_kv_heads = shape.n_kv_heads;
@@ -87,8 +89,8 @@ struct Layout {
 
   const Shape& shape;
   uint32_t n_words = 0;
-  uint32_t table[6], prompt_score, free_slots, n_pages, append_row, row_begin, window, state, counter, compared, angles,
-      cos_sin, cos_sin_sink;
+  uint32_t table[6], prompt_score, last_gap, free_slots, n_pages, append_row, row_begin, window, state, counter,
+      compared, angles, cos_sin, cos_sin_sink;
 };
 
 // A decode step over such a block.
@@ -215,6 +217,7 @@ void Case::fill_tables(uint32_t pos) {
       if (one_in(12)) t.flags[r] |= kPageKept;
       t.stamp[r] = any_order ? 1 + below(pos + 3) : t.first_pos[r] + 1 + below(6);
       t.last_score[r] = random_score();
+      t.last_gap[r] = below(40);
       ++page;
     }
     std::vector<uint32_t> slots(capacity);
@@ -369,6 +372,7 @@ StepRules random_rules(VictimRule victim, uint32_t capacity) {
   }
   r.recent_tokens = one_in(3) ? 0 : one_in(8) ? UINT32_MAX : below(capacity) * kPageTokens + below(3);
   r.per_step = one_in(2);
+  r.by_gap = one_in(2);
   r.seed = one_in(4) ? UINT32_MAX : below(1000);
   return r;
 }

@@ -113,7 +113,7 @@ void page_softmax__is_the_softmax_of_the_rows_in_use(void**) {
 }
 
 struct Stamps {
-  std::vector<uint32_t> stamp;
+  std::vector<uint32_t> stamp, gap;
   std::vector<float> score;
 };
 
@@ -130,7 +130,9 @@ Stamps stamp_pages(const PageStampArgs& rules, uint32_t group, bool listed, cons
     for (uint32_t row = 0; row < n_pages[s]; ++row)
       if (random.below(3) != 0) select[s * kCapacity + n_select[s]++] = row;
   }
-  Stamps out = {std::vector<uint32_t>(flags.size(), 5), std::vector<float>(flags.size(), -1.0f)};
+  Stamps out = {std::vector<uint32_t>(flags.size(), 5), std::vector<uint32_t>(flags.size()),
+                std::vector<float>(flags.size(), -1.0f)};
+  for (uint32_t& gap : out.gap) gap = random.below(6000);
   PageStampArgs a = rules;
   a.capacity = kCapacity;
   a.n_heads = kStreams * group;
@@ -138,19 +140,19 @@ Stamps stamp_pages(const PageStampArgs& rules, uint32_t group, bool listed, cons
   if (state == nullptr) {
     a.weight = weight.data(), a.flags = flags.data(), a.n_pages = n_pages.data();
     if (listed) a.select = select.data(), a.n_select = n_select.data();
-    a.stamp = out.stamp.data(), a.last_score = out.score.data();
+    a.stamp = out.stamp.data(), a.last_score = out.score.data(), a.gap = out.gap.data();
     OpContext cx;
     check(ref::page_stamp(cx, a));
     return out;
   }
   const Array<float> weights(weight), scores(out.score);
-  const Array<uint32_t> flag(flags), pages(n_pages), list(select), n_list(n_select), stamps(out.stamp);
+  const Array<uint32_t> flag(flags), pages(n_pages), list(select), n_list(n_select), stamps(out.stamp), gaps(out.gap);
   const Array<StepState> at(std::vector<StepState>{*state});
   a.weight = weights.data(), a.flags = flag.data(), a.n_pages = pages.data();
   if (listed) a.select = list.data(), a.n_select = n_list.data();
-  a.stamp = stamps.data(), a.last_score = scores.data();
+  a.stamp = stamps.data(), a.last_score = scores.data(), a.gap = gaps.data();
   check(page_stamp_at({a, at.data()}));
-  return {stamps.get(), scores.get()};
+  return {stamps.get(), gaps.get(), scores.get()};
 }
 
 void page_stamp_at__stamps_with_the_state_s_token(void**) {
@@ -169,7 +171,7 @@ void page_stamp_at__stamps_with_the_state_s_token(void**) {
         const Stamps want = stamp_pages(a, group, listed, nullptr);
         a.now = 1;  // not read
         const Stamps got = stamp_pages(a, group, listed, &state);
-        assert_true(got.stamp == want.stamp && got.score == want.score);
+        assert_true(got.stamp == want.stamp && got.score == want.score && got.gap == want.gap);
         state.is_late = 1;
         const Stamps late = stamp_pages(a, group, listed, &state);
         assert_true(std::all_of(late.stamp.begin(), late.stamp.end(), [](uint32_t x) { return x == 5; }));
