@@ -64,7 +64,6 @@ struct DeviceStaging {
   int32_t* asked = nullptr;        // [kMaxTopLogits]
   float* asked_logits = nullptr;   // [kMaxTopLogits]
   LogitPart* parts = nullptr;      // [kLogitParts]
-  std::byte* host_rows = nullptr;  // what only the host uses of the tables
   DeviceRecall recall;
   TraceBuffers trace;  // what a step did, after DeviceSession::get_trace
 };

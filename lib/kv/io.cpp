@@ -162,7 +162,7 @@ Status Io::restore(void* out, uint64_t n) {
   return {};
 }
 
-Status Io::skip(uint64_t n, uint64_t max, const char* what) {
+Status Io::pass_over(uint64_t n, uint64_t max, const char* what) {
   if (n > max) return too_many(n, max, what);
   std::byte part[256];
   for (uint64_t n_part = 0; n != 0; n -= n_part) {

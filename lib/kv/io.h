@@ -82,7 +82,7 @@ class Io {
     return transfer(room.data(), n * sizeof(T));
   }
   // Restoring: passes over n bytes that nobody wants, at most `max`.
-  Status skip(uint64_t n, uint64_t max, const char* what);
+  Status pass_over(uint64_t n, uint64_t max, const char* what);
   // WEIR_ERR_FORMAT: the file is damaged before where it was read last, and how.
   Status damaged(const char* format, ...) const __attribute__((format(printf, 2, 3)));
 

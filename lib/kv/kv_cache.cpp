@@ -17,8 +17,23 @@ void move_rows(const RowColumns& c, size_t to, size_t from, size_t n) {
 
 }  // namespace
 
-void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables, Arena& host) {
+void KvCache::set_shape(const KvShape& shape, LeftSums* left, AttnHistory* history) {
   shape_ = shape;
+  left_ = left;
+  history_ = history;
+  if (left != nullptr) left->set_shape(shape_.windows, shape.n_kv_heads, shape.head_dim);
+  if (history != nullptr) history->set_shape(shape.history, shape.n_kv_heads, shape.head_dim);
+}
+
+void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
+  set_shape(shape, left_, history_);
+  Arenas arenas = {pages, digests, tables, tables, tables};
+  lay_out(arenas);
+}
+
+void KvCache::lay_out(Arenas& arenas) {
+  const KvShape& shape = shape_;
+  Arena &pages = arenas.pages, &digests = arenas.digests, &tables = arenas.tables, &host = arenas.host;
   has_tables_ = false;
   const uint64_t rows = shape.n_rows(), slots = shape.n_slots();
   n_slots_ = static_cast<uint32_t>(slots);
@@ -28,7 +43,6 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
       shape.digest != DigestKind::kNone
           ? digests.take<uint16_t>((shape.recalls() ? rows : slots) * digest_elements(shape.digest, shape.head_dim))
           : nullptr;
-  history_.lay_out(shape.history, shape.n_kv_heads, shape.head_dim, digests);
 #define WEIR_ROW(name, type, saved) t_.name = tables.take<type>(rows);
 #define WEIR_ROW_IF(name, type, is_there, saved) t_.name = is_there ? tables.take<type>(rows) : nullptr;
 #define WEIR_HOST_ROW(name, type, is_there, none) name##_ = is_there ? host.take<type>(rows) : nullptr;
@@ -53,7 +67,6 @@ void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena&
   spare_page_ = shape.recalls() || shape.archive_pages != 0
                     ? host.take<uint16_t>(max_block_bytes(static_cast<uint32_t>(shape.page_bytes())) / sizeof(uint16_t))
                     : nullptr;
-  left_.lay_out(shape_.windows, shape.head_dim, tables);
 }
 
 void KvCache::wipe_pages() {
@@ -125,9 +138,7 @@ void KvCache::reset() {
 #define WEIR_STREAM(name, is_there) \
   if (t_.name != nullptr) std::fill_n(t_.name, shape_.n_streams(), 0u);
 #include "kv/columns.inc"
-  left_.reset();
   rings_.reset();
-  history_.reset();
   n_tokens_ = 0;
   n_reserved_ = 0;
   n_tokens_published_.store(0, std::memory_order_relaxed);
@@ -136,7 +147,8 @@ void KvCache::reset() {
   has_tables_ = true;
 }
 
-void KvCache::copy_from(const KvCache& other) {
+void KvCache::copy_from(const Part& part, uint32_t /*n_tokens*/) {
+  const auto& other = static_cast<const KvCache&>(part);
 #define WEIR_STREAM(name, is_there) \
   if (t_.name != nullptr) std::copy_n(other.t_.name, shape_.n_streams(), t_.name);
 #define WEIR_SLOT(name) std::copy_n(other.t_.name, n_slots_, t_.name);
@@ -144,8 +156,6 @@ void KvCache::copy_from(const KvCache& other) {
   n_in_pool_ = other.n_in_pool_;
   rings_.copy_from(other.rings_);
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
-  left_.copy_from(other.left_);
-  history_.copy_from(other.history_);
   set_counters(other.counters());
   commit();
   pages_slid_ = other.pages_slid_;
@@ -300,8 +310,6 @@ void KvCache::truncate(uint32_t n_tokens) {
       if (digests_ != nullptr && !pages_elsewhere_ && t_.slots[row] != kNoSlot) rebuild_digest(s, last);
     }
   }
-  left_.cut(n_tokens);
-  history_.truncate(n_tokens);
   n_tokens_ = n_tokens;
   n_reserved_ = 0;
   n_tokens_published_.store(n_tokens_, std::memory_order_relaxed);
@@ -431,8 +439,8 @@ void KvCache::slide(uint32_t stream, uint32_t pos) {
   for (uint32_t n = n_out_of_window(stream, pos); n > 0; --n) {
     const size_t i = at(stream, front);
     // On a device they were added before (DeviceSession::add_left).
-    if (left_.has(stream) && !pages_elsewhere_)
-      left_.add_page(stream, page_keys(t_.slots[i]), t_.first_pos[i], t_.len[i]);
+    if (compensates() && left_->has(stream) && !pages_elsewhere_)
+      left_->add_page(stream, page_keys(t_.slots[i]), t_.first_pos[i], t_.len[i]);
     remove_row(stream, front);
     ++pages_slid_;
   }

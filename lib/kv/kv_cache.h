@@ -22,28 +22,29 @@
 #include "kv/left_sums.h"
 #include "kv/page_codec.h"
 #include "kv/page_events.h"
+#include "kv/part.h"
 #include "kv/streams.h"
 #include "kv/tables.h"
 #include "ops/types.h"
 
 namespace weir {
 
-class KvCache {
+class KvCache final : public Part {
  public:
-  // Takes pages, digests and tables from three arenas, and from `host` what only the host uses of the tables. Over
-  // measuring arenas this only adds up their sizes.
-  void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables, Arena& host);
-  void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
-    lay_out(shape, pages, digests, tables, tables);
-  }
+  // Before lay_out(). The parts that go with the pages, where a session has them: `left` gets what slides out of
+  // windows, `history` is here for those who have the tables. Both are laid out, reset, copied and cut by themselves.
+  void set_shape(const KvShape& shape, LeftSums* left = nullptr, AttnHistory* history = nullptr);
+  const char* name() const override { return "the pages"; }
+  void lay_out(Arenas& arenas) override;
+  void lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables);  // all but the parts that go with it
   // All pages free, and wiped; also needed once after lay_out.
-  void reset();
+  void reset() override;
   // Sets the memory of pages and digests in use, and of a page on its way, to zero. What leaves is wiped at once, so no
   // page is left then; only digests of rows that are gone may be, with recall. Nothing where pages are elsewhere.
   void wipe_pages();
 
   // Makes this cache, which was just reset, equal to another one of the same shape, with its pages and events.
-  void copy_from(const KvCache& other);
+  void copy_from(const Part& other, uint32_t n_tokens) override;
 
   // Pages and digests are in device memory: nothing here may read or write them.
   void set_pages_elsewhere() { pages_elsewhere_ = true; }  // before reset()
@@ -59,9 +60,9 @@ class KvCache {
   KvView view(uint32_t layer) const;
   // What attention has learned in a layer that has a history.
   HistoryView history(uint32_t layer) const {
-    return history_.view(shape_.n_global(layer) - shape_.n_global(shape_.history_from_layer));
+    return history_->view(shape_.n_global(layer) - shape_.n_global(shape_.history_from_layer));
   }
-  bool has_learned() const { return !history_.is_empty(); }
+  bool has_learned() const { return history_ != nullptr && !history_->is_empty(); }
   StreamView stream(uint32_t index) const;  // index = layer * n_kv_heads + kv head
   const uint32_t* append_rows(uint32_t layer) const { return t_.append_row + shape_.first_stream(layer); }
   uint32_t* n_pages_of(uint32_t layer) const { return t_.n_pages + shape_.first_stream(layer); }
@@ -125,6 +126,7 @@ class KvCache {
   // since they were written; with recall a last page that is cold and no longer full must come back
   // (PageCopies::cut).
   void truncate(uint32_t n_tokens);
+  void cut(uint32_t n_tokens) override { truncate(n_tokens); }
 
   // Removes one page, or with recall makes it cold. Its slot becomes free, and the ring of events records it. A page
   // without a copy is lost.
@@ -156,7 +158,8 @@ class KvCache {
   }
   void slide(uint32_t stream, uint32_t pos);
   // The sums over what slide() removed from streams that have windows of their own and compensate.
-  const LeftSums& left() const { return left_; }
+  const LeftSums& left() const { return *left_; }
+  bool compensates() const { return left_ != nullptr && left_->is_on(); }
   // The first page that a token at position `pos` sees in this stream, as position / 16.
   uint32_t first_page_seen(uint32_t stream, uint32_t pos) const {
     const uint32_t w = window(stream);
@@ -245,7 +248,6 @@ class KvCache {
 
   KvShape shape_;
   uint32_t n_ruled_ = 0, n_slots_ = 0;  // streams that are not local, and slots of all
-  AttnHistory history_;
   bool pages_elsewhere_ = false;
   bool has_tables_ = false;  // they say something
   PageEventRing events_;
@@ -263,17 +265,20 @@ class KvCache {
   uint32_t n_reserved_ = 0;
   uint64_t prompt_pages_evicted_ = 0, pages_slid_ = 0;
   std::atomic<uint64_t> pages_resident_{0}, pages_resident_max_{0}, pages_evicted_{0}, pages_lost_{0}, pages_cold_{0};
-  LeftSums left_;
+  LeftSums* left_ = nullptr;
+  AttnHistory* history_ = nullptr;
   std::atomic<uint32_t> n_tokens_published_{0};
 };
 
 // The way back from a reservation: unless it is committed, what was reserved is dropped when this ends, however that
-// comes about.
+// comes about, and `parts` forget what the pass left in them.
 class KvReservation {
  public:
-  explicit KvReservation(KvCache& kv) : kv_(kv) {}
+  explicit KvReservation(KvCache& kv, const PartList& parts = {}) : kv_(kv), parts_(parts) {}
   ~KvReservation() {
-    if (!committed_) kv_.rollback();
+    if (committed_) return;
+    kv_.rollback();
+    parts_.roll_back(kv_.n_tokens());
   }
   KvReservation(const KvReservation&) = delete;
   KvReservation& operator=(const KvReservation&) = delete;
@@ -284,6 +289,7 @@ class KvReservation {
 
  private:
   KvCache& kv_;
+  PartList parts_;
   bool committed_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include "kv/left_sums.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "quant/half.h"
 
@@ -14,13 +15,11 @@ void add_token(const uint16_t* page, uint32_t token, uint32_t head_dim, float* s
   for (uint32_t i = 0; i < head_dim; ++i) sums[head_dim + i] += bf16_to_f32(value[i]);
 }
 
-void LeftSums::lay_out(const StreamWindows& windows, uint32_t head_dim, Arena& arena) {
-  windows_ = &windows;
-  head_dim_ = head_dim;
+void LeftSums::lay_out(Arenas& arenas) {
   if (!is_on()) return;
-  sums_ = arena.take<LeftSum>(windows.n_streams);
-  values_ = arena.take<float>(uint64_t{windows.n_streams} * n_values());
-  scratch_ = arena.take<float>(n_values());
+  sums_ = arenas.tables.take<LeftSum>(windows_->n_streams);
+  values_ = arenas.tables.take<float>(uint64_t{windows_->n_streams} * n_values());
+  scratch_ = arenas.tables.take<float>(n_values());
 }
 
 void LeftSums::reset() {
@@ -29,8 +28,9 @@ void LeftSums::reset() {
   std::fill_n(values_, size_t{windows_->n_streams} * n_values(), 0.0f);
 }
 
-void LeftSums::copy_from(const LeftSums& other) {
+void LeftSums::copy_from(const Part& part, uint32_t /*n_tokens*/) {
   if (!is_on()) return;
+  const auto& other = static_cast<const LeftSums&>(part);
   std::copy_n(other.sums_, windows_->n_streams, sums_);
   std::copy_n(other.values_, size_t{windows_->n_streams} * n_values(), values_);
 }
@@ -42,12 +42,37 @@ void LeftSums::add_page(uint32_t stream, const uint16_t* page, uint32_t first_po
   of(stream).end = first_pos + len;
 }
 
+Status LeftSums::can_cut(uint32_t n_tokens, bool lossy) const {
+  for (uint32_t s = 0, rank = 0; is_on() && !lossy && rank < windows_->n_streams; ++s) {
+    if (!windows_->has(s) || sums_[rank++].end <= n_tokens) continue;
+    return fail(WEIR_ERR_NOT_FOUND,
+                "a rewind to %u tokens: the compensation token of layer %u, KV head %u holds later ones", n_tokens,
+                s / n_kv_heads_, s % n_kv_heads_);
+  }
+  return {};
+}
+
 void LeftSums::cut(uint32_t n_tokens) {
   for (uint32_t i = 0; is_on() && i < windows_->n_streams; ++i) {
     if (sums_[i].end <= n_tokens) continue;
     sums_[i] = {};
     std::fill_n(values_ + size_t{i} * n_values(), n_values(), 0.0f);
   }
+}
+
+// The sums are of tokens between the sinks and the pages of the window.
+Status LeftSums::stream_io(Io& io, uint32_t stream, uint32_t front, uint32_t window) const {
+  LeftSum& sum = of(stream);
+  const std::span<float> sums(values(stream), n_values());
+  WEIR_TRY(io.value(sum.n_tokens));
+  WEIR_TRY(io.value(sum.end));
+  WEIR_TRY(io.array(sums));
+  if (io.saves()) return {};
+  const bool is_between = sum.end % kPageTokens == 0 && sum.end <= window && sum.n_tokens % kPageTokens == 0 &&
+                          sum.n_tokens <= sum.end - std::min(sum.end, front * kPageTokens);
+  const bool is_finite = std::all_of(sums.begin(), sums.end(), [](float x) { return std::isfinite(x); });
+  if (is_between && is_finite && (sum.n_tokens != 0 || sum.end == 0)) return {};
+  return io.damaged("stream %u has sums of %u tokens up to %u", stream, sum.n_tokens, sum.end);
 }
 
 }  // namespace weir

@@ -7,22 +7,31 @@
 #include <cstdint>
 
 #include "core/memory.h"
+#include "kv/left_sum.h"
+#include "kv/part.h"
 #include "kv/stream_pages.h"
 
 namespace weir {
 
-// One stream's.
-struct LeftSum {
-  uint32_t n_tokens = 0;
-  uint32_t end = 0;  // position after the last of them
-};
-
-class LeftSums {
+class LeftSums final : public Part {
  public:
-  // For the streams of `windows`, which must stay where it is; nothing unless these compensate.
-  void lay_out(const StreamWindows& windows, uint32_t head_dim, Arena& arena);
-  void reset();
-  void copy_from(const LeftSums& other);
+  // Before lay_out(). There are sums of the streams of `windows`, which must stay where it is, if these compensate.
+  void set_shape(const StreamWindows& windows, uint32_t n_kv_heads, uint32_t head_dim) {
+    windows_ = &windows;
+    n_kv_heads_ = n_kv_heads;
+    head_dim_ = head_dim;
+  }
+  const char* name() const override { return "the compensation tokens"; }
+  void lay_out(Arenas& arenas) override;
+  void reset() override;
+  void copy_from(const Part& other, uint32_t n_tokens) override;
+  // Refuses where the sums hold tokens that are to go.
+  Status can_cut(uint32_t n_tokens, bool lossy) const override;
+  // Sums that hold any of the tokens that are gone begin anew.
+  void cut(uint32_t n_tokens) override;
+  // One stream's, which are saved with its table: a stream of which `front` pages stay and whose window begins at
+  // position `window` now.
+  Status stream_io(Io& io, uint32_t stream, uint32_t front, uint32_t window) const;
 
   bool is_on() const { return windows_ != nullptr && windows_->compensates; }
   bool has(uint32_t stream) const { return is_on() && windows_->has(stream); }
@@ -38,12 +47,10 @@ class LeftSums {
 
   // Adds the `len` tokens of a page, [2, kPageTokens, head_dim] bf16, that leaves.
   void add_page(uint32_t stream, const uint16_t* page, uint32_t first_pos, uint32_t len);
-  // The conversation has only n_tokens now: sums that hold any of the others begin anew.
-  void cut(uint32_t n_tokens);
 
  private:
   const StreamWindows* windows_ = nullptr;
-  uint32_t head_dim_ = 0;
+  uint32_t n_kv_heads_ = 0, head_dim_ = 0;
   LeftSum* sums_ = nullptr;   // [windows_->n_streams]
   float* values_ = nullptr;   // [windows_->n_streams, 2, head_dim]
   float* scratch_ = nullptr;  // [2, head_dim]

@@ -18,6 +18,8 @@ struct Arenas {
   Arena& tables;
   Arena& host;   // what only the host uses of tables; without a device the same arena as tables
   Arena& state;  // host memory that is wiped when the conversation is forgotten
+
+  static Arenas all_in(Arena& arena) { return {arena, arena, arena, arena, arena}; }
 };
 
 class Part {
@@ -33,12 +35,16 @@ class Part {
   // whose conversation has n_tokens.
   virtual void copy_from(const Part& other, uint32_t n_tokens) = 0;
 
-  // Whether the part can go back to the first n_tokens; if not, why, and what can be done. Nothing changes.
-  virtual Status can_cut(uint32_t /*n_tokens*/) const { return {}; }
-  // The conversation has only its first n_tokens now, which may be all; can_cut() has agreed.
+  // Whether the part can go back to the first n_tokens; if not, why, and what can be done. Nothing changes. `lossy`:
+  // what cannot be had again may be missing afterwards.
+  virtual Status can_cut(uint32_t /*n_tokens*/, bool /*lossy*/) const { return {}; }
+  // The conversation has only its first n_tokens now; can_cut() has agreed.
   virtual void cut(uint32_t n_tokens) = 0;
+  // The tokens behind the first n_tokens, if there were any, were of a pass that failed or of a prompt that is taken
+  // back. Parts that see tokens only when they are in the conversation do nothing.
+  virtual void roll_back(uint32_t n_tokens) { cut(n_tokens); }
 
-  // The tokens from `first` on, before `end`, are complete in all layers.
+  // The tokens from `first` on, before `end`, are complete in all layers. Those of a prompt may be taken back.
   virtual void seal(uint32_t /*first*/, uint32_t /*end*/) {}
 
   // What later steps depend on, in one description for both directions; nothing if it follows from other parts. When
@@ -71,15 +77,18 @@ class PartList {
   void copy_from(const PartList& other, uint32_t n_tokens) const {
     for (uint32_t i = 0; i < n_; ++i) parts_[i]->copy_from(*other.parts_[i], n_tokens);
   }
-  Status can_cut(uint32_t n_tokens) const {
-    for (const Part* part : *this) WEIR_TRY(part->can_cut(n_tokens));
+  Status can_cut(uint32_t n_tokens, bool lossy) const {
+    for (const Part* part : *this) WEIR_TRY(part->can_cut(n_tokens, lossy));
     return {};
   }
   void cut(uint32_t n_tokens) const {
     for (Part* part : *this) part->cut(n_tokens);
   }
-  void seal(uint32_t first, uint32_t end_of_tokens) const {
-    for (Part* part : *this) part->seal(first, end_of_tokens);
+  void roll_back(uint32_t n_tokens) const {
+    for (Part* part : *this) part->roll_back(n_tokens);
+  }
+  void seal(uint32_t first_token, uint32_t end_token) const {
+    for (Part* part : *this) part->seal(first_token, end_token);
   }
   Status io(Io& io) const {
     for (Part* part : *this) WEIR_TRY(part->io(io));

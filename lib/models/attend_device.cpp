@@ -30,10 +30,10 @@ uint64_t part_bytes(const KvView& kv, uint32_t n_rows) {
 }
 
 // The part's tables and pages where `base` is its beginning.
-struct Part {
+struct TablePart {
   uint32_t *slots, *first_pos, *len, *n_pages;
   uint16_t* pages;
-  Part(std::byte* base, uint32_t n_kv_heads, uint32_t n_rows)
+  TablePart(std::byte* base, uint32_t n_kv_heads, uint32_t n_rows)
       : slots(reinterpret_cast<uint32_t*>(base)),
         first_pos(slots + size_t{n_kv_heads} * n_rows),
         len(first_pos + size_t{n_kv_heads} * n_rows),
@@ -42,7 +42,8 @@ struct Part {
 };
 
 // Reads the part's pages that are not in the pool from their copies. A page that is lost has no tokens there.
-Status read_cold(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows, const Part& part) {
+Status read_cold(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows,
+                 const TablePart& part) {
   for (uint32_t head = 0; head < kv.n_kv_heads; ++head) {
     for (uint32_t i = 0; i < part.n_pages[head]; ++i) {
       if (kv.slots[size_t{head} * kv.capacity + first + i] != kNoSlot) continue;
@@ -55,7 +56,7 @@ Status read_cold(const Step& s, const KvView& kv, uint32_t layer, uint32_t first
 }
 
 // Rows [first, first + n_rows) of every stream, as far as there are any.
-Status gather(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows, const Part& part) {
+Status gather(const Step& s, const KvView& kv, uint32_t layer, uint32_t first, uint32_t n_rows, const TablePart& part) {
   const size_t page = kv.page_elements();
   const uint32_t pieces = (n_rows + kRowsAtOnce - 1) / kRowsAtOnce;
   for (uint32_t head = 0; head < kv.n_kv_heads; ++head)
@@ -108,10 +109,10 @@ Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
   const uint32_t all_rows = *std::max_element(kv.n_pages, kv.n_pages + kv.n_kv_heads);
   for (uint32_t first = 0, half = 0; first < all_rows; first += w.n_rows, half ^= 1) {
     const uint32_t n_rows = std::min(w.n_rows, all_rows - first);
-    WEIR_TRY(gather(s, kv, layer, first, n_rows, Part(w.gathered[half], kv.n_kv_heads, n_rows)));
+    WEIR_TRY(gather(s, kv, layer, first, n_rows, TablePart(w.gathered[half], kv.n_kv_heads, n_rows)));
     WEIR_TRY(d.wait());  // for the part before: this one takes its place
     WEIR_TRY(d.copy_in(w.part, w.gathered[half], part_bytes(kv, n_rows)));
-    const Part part(w.part, kv.n_kv_heads, n_rows);
+    const TablePart part(w.part, kv.n_kv_heads, n_rows);
     attn.kv.pool = part.pages;
     attn.kv.slots = part.slots;
     attn.kv.first_pos = part.first_pos;

@@ -11,7 +11,7 @@ namespace weir {
 
 // Whether streams of this layer have compensation tokens. Attention must give AttnPagedArgs::lse then.
 inline bool has_compensation(const KvCache& kv, const AttnPagedArgs& attn) {
-  return kv.left().is_on() && attn.head_windows != nullptr;
+  return kv.compensates() && attn.head_windows != nullptr;
 }
 
 // Puts the compensation tokens into what attention gave: out, lse, and page_mass, whose rows are in table order. The

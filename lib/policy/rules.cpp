@@ -94,14 +94,15 @@ bool stays_there(const StepRules& rules, const StreamView& s, uint32_t row) {
   return row < rules.front_rows || stays(s, row);
 }
 
-enum class Part : uint8_t { kAll, kPrompt, kAnswer };
-bool is_in(Part part, const StreamView& s, uint32_t row) {
-  return part == Part::kAll || (part == Part::kPrompt) == is_prompt(s, row);
+enum class PoolPart : uint8_t { kAll, kPrompt, kAnswer };
+bool is_in(PoolPart part, const StreamView& s, uint32_t row) {
+  return part == PoolPart::kAll || (part == PoolPart::kPrompt) == is_prompt(s, row);
 }
 
 // The least (stamp, score, row) of the pages in the pool that neither stay, nor are among the newest `protect`, nor
 // wanted.
-uint32_t stalest_there(const StepRules& rules, const StreamView& s, Part part, WantedPages wanted, uint32_t protect) {
+uint32_t stalest_there(const StepRules& rules, const StreamView& s, PoolPart part, WantedPages wanted,
+                       uint32_t protect) {
   const auto may = [&](uint32_t row) {
     return s.slots[row] != kNoSlot && !stays_there(rules, s, row) && is_in(part, s, row) &&
            !std::binary_search(wanted.begin(), wanted.end(), row);
@@ -112,25 +113,25 @@ uint32_t stalest_there(const StepRules& rules, const StreamView& s, Part part, W
 
 // The part that makes room when `n_coming` pages come, of prompts or not: prompts if they would hold more slots than
 // are theirs.
-Part victim_part(const StepRules& rules, const StreamView& s, bool for_prompt, uint32_t n_coming) {
-  if (rules.prompt_slots == 0) return Part::kAll;
+PoolPart victim_part(const StepRules& rules, const StreamView& s, bool for_prompt, uint32_t n_coming) {
+  if (rules.prompt_slots == 0) return PoolPart::kAll;
   uint32_t n_sealed = for_prompt ? n_coming : 0, n_there = n_sealed;
   for (uint32_t row = 0; row + 1 < s.n_pages; ++row) {
     n_sealed += is_prompt(s, row) ? 1 : 0;
     n_there += is_prompt(s, row) && s.slots[row] != kNoSlot ? 1 : 0;
   }
-  return n_there > std::min(n_sealed, rules.prompt_slots) ? Part::kPrompt : Part::kAnswer;
+  return n_there > std::min(n_sealed, rules.prompt_slots) ? PoolPart::kPrompt : PoolPart::kAnswer;
 }
 
-uint32_t stalest_of_parts(const StepRules& rules, const StreamView& s, Part first, WantedPages wanted,
+uint32_t stalest_of_parts(const StepRules& rules, const StreamView& s, PoolPart first, WantedPages wanted,
                           uint32_t protect) {
   const uint32_t row = stalest_there(rules, s, first, wanted, protect);
-  return row != kNoRow || first == Part::kAll ? row : stalest_there(rules, s, Part::kAll, wanted, protect);
+  return row != kNoRow || first == PoolPart::kAll ? row : stalest_there(rules, s, PoolPart::kAll, wanted, protect);
 }
 
 // kCold: the page becomes cold. A prompt beside many pins takes the protected pages too.
 uint32_t cold_victim(const StepRules& rules, const StreamView& s, const RoomArgs& room) {
-  const Part first = victim_part(rules, s, room.phase == Phase::kPrompt, room.opens);
+  const PoolPart first = victim_part(rules, s, room.phase == Phase::kPrompt, room.opens);
   const uint32_t row = stalest_of_parts(rules, s, first, {}, rules.protect.pages);
   return row != kNoRow ? row : stalest_of_parts(rules, s, first, {}, 0);
 }
@@ -143,7 +144,7 @@ bool comes_before(const StepRules& rules, const StreamView& s, uint32_t a, uint3
 
 // Writes the best `n` sealed pages of a part and those of it that stay to `list`; returns how many these are. There is
 // room for all pages of the part.
-uint32_t list_best(const StepRules& rules, const StreamView& s, Part part, uint32_t n, uint32_t* list) {
+uint32_t list_best(const StepRules& rules, const StreamView& s, PoolPart part, uint32_t n, uint32_t* list) {
   uint32_t n_all = 0, n_staying = 0;
   for (uint32_t row = 0; row + 1 < s.n_pages; ++row) {
     if (!is_in(part, s, row)) continue;
@@ -408,8 +409,8 @@ void want_by_parts(const StepRules& rules, const StreamView& s, uint32_t* list, 
   const uint32_t answer_slots = s.n_slots - std::min(n_prompt, rules.prompt_slots);
   const uint32_t answer_room = answer_slots - std::min(answer_slots, rules.protect.pages + 1);
   const uint32_t from_answer = std::min({n_sealed - n_prompt, from, answer_room});
-  n = list_best(rules, s, Part::kPrompt, std::min(n_prompt, from - from_answer), list);
-  n += list_best(rules, s, Part::kAnswer, from_answer, list + n);
+  n = list_best(rules, s, PoolPart::kPrompt, std::min(n_prompt, from - from_answer), list);
+  n += list_best(rules, s, PoolPart::kAnswer, from_answer, list + n);
   list[n++] = s.n_pages - 1;
   std::sort(list, list + n);
 }

@@ -21,19 +21,11 @@ Status Session::create_fork(Session& parent) {
 
 Status Session::copy_conversation(Session& parent) {
   is_used_ = true;
-  tables_.change()->copy_from(parent.kv_);
-  copies_.copy_from(parent.copies_);
-  sampler_.copy_from(parent.sampler_);
-  mask_.copy_from(parent.mask_);
-  record_.copy_from(parent.record_, kv_.n_tokens());
-  detokenizer_ = parent.detokenizer_;
-  events_read_ = parent.events_read_;
-  has_logits_ = parent.has_logits_;
-  drawn_ = parent.drawn_;
-  drawn_for_ = parent.drawn_for_;
-  pulled_until_ = parent.pulled_until_;
+  {
+    const PageTables::Change copying = tables_.change();
+    remembered_.list.copy_from(parent.remembered_.list, parent.kv_.n_tokens());
+  }
   step_.pages_attended = parent.step_.pages_attended;
-  if (has_logits_) std::copy_n(parent.step_.b.logits, model_->config().vocab_size, step_.b.logits);
   copy_counters(parent);
   return machine_->copy_from(*parent.machine_);
 }

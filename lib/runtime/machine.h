@@ -18,7 +18,7 @@
 #include "runtime/device_host.h"
 #include "runtime/logprobs.h"
 #include "runtime/page_tables.h"
-#include "runtime/sampler.h"
+#include "runtime/session_parts.h"
 #include "runtime/session_setup.h"
 #include "runtime/slot_memory.h"
 #include "runtime/token_mask.h"
@@ -41,8 +41,7 @@ struct MachineWork {
   SpillStore& store;
   PageCopies& copies;
   Step& step;
-  Sampler& sampler;  // this and the next are only laid out
-  TokenRecord& record;
+  SessionParts& parts;
   const Cancel& cancel;
   bool& has_logits;  // of the last token
 };
@@ -126,6 +125,8 @@ class Machine {
   Status take_block(uint64_t bytes);
   Status take_staging();
   Status create_store(SpillStore* other);
+  // After a commit: the tokens from position `first` on are complete.
+  void seal(uint32_t first) { w_.parts.list.seal(first, w_.tables.kv().n_tokens()); }
 
   const MachineWork w_;
   const DeviceModule* module_ = nullptr;

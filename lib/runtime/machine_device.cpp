@@ -65,9 +65,8 @@ Status DeviceMachine::create(SpillStore* other) {
   const PolicyNeeds& needs = w_.policy.needs();
   SessionPools measured;
   DeviceBuffers buffers;
-  lay_out_session(setup, needs, measured, device_kv_, w_.step, w_.sampler, w_.record);
-  const uint64_t table_bytes = measured.tables.used();
-  lay_out_staging(setup, needs, table_bytes, measured, buffers, staging_);
+  lay_out_session(setup, needs, measured, w_.step);
+  lay_out_staging(setup, needs, measured, w_.parts.list, device_tables_, buffers, staging_);
   fill_plan(setup, needs, measured, w_.plan);
   module_ = setup.module;
 
@@ -84,11 +83,11 @@ Status DeviceMachine::create(SpillStore* other) {
   }
   SessionPools pools;
   place_pools(measured, pools, buffers);
-  lay_out_session(setup, needs, pools, device_kv_, w_.step, w_.sampler, w_.record);
-  std::byte* tables = buffers.tables;
-  lay_out_staging(setup, needs, table_bytes, pools, buffers, staging_);
-  buffers.tables = tables;
-  lay_out_host_tables(table_bytes);
+  lay_out_session(setup, needs, pools, w_.step);
+  lay_out_staging(setup, needs, pools, w_.parts.list, device_tables_, buffers, staging_);
+  w_.tables.change()->set_pages_elsewhere();
+  staging_.events = w_.parts.events.ring();
+  std::memset(staging_.state, 0, sizeof(StepState));
 
   DeviceSessionArgs args;
   args.config = &setup.model->config();
@@ -96,7 +95,7 @@ Status DeviceMachine::create(SpillStore* other) {
   args.rope = &setup.model->rope();
   args.needs = &needs;
   args.rules = setup.rules;
-  args.kv = &device_kv_;
+  args.kv = &device_tables_.kv;
   args.b = w_.step.b;
   args.cx = w_.step.cx;
   args.device = buffers;
@@ -121,15 +120,6 @@ void DeviceMachine::place_pools(const SessionPools& measured, SessionPools& pool
   pools.sampler = Arena(block_, w_.plan.sampler_bytes);
   private_ = block_;
   private_bytes_ = w_.plan.sampler_bytes;
-}
-
-void DeviceMachine::lay_out_host_tables(uint64_t table_bytes) {
-  Arena elsewhere, host_tables(staging_.tables, table_bytes), host_rows(staging_.host_rows, UINT64_MAX);
-  const PageTables::Change tables = w_.tables.change();
-  tables->lay_out(w_.setup.kv, elsewhere, elsewhere, host_tables, host_rows);
-  tables->set_pages_elsewhere();
-  tables->set_events(staging_.events);
-  std::memset(staging_.state, 0, sizeof(StepState));
 }
 
 Status DeviceMachine::copy_from(Machine& other) {
@@ -236,7 +226,7 @@ Status DeviceMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32
   chunk.observer = w_.step.b.lse != nullptr ? &observer : nullptr;
   chunk.cancel = &w_.cancel;
   chunk.pages = kv().shape().recalls() ? &pages_ : nullptr;
-  KvReservation reservation(*tables);
+  KvReservation reservation(*tables, w_.parts.list);
   Status status = send_current_tables();
   if (status.ok()) {
     status = device_->run_chunk(chunk);
@@ -245,6 +235,7 @@ Status DeviceMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32
   WEIR_TRY(status);
   WEIR_TRY(w_.copies.failure());  // a strict store: a page that the chunk attends is lost
   reservation.commit();
+  seal(chunk.pos);
   if (chunk.want_logits) on_device_ = greedy_is_known_ = true;
   return seal_on_device(chunk.pos);
 }
@@ -292,6 +283,7 @@ Status DeviceMachine::trace_step() {
   {
     const PageTables::Change taken_back = w_.tables.change();
     (void)w_.copies.cut(n_tokens - 1, false);
+    w_.parts.list.roll_back(kv().n_tokens());
   }
   end_failed_prompt();
   forget_logits();
@@ -299,7 +291,11 @@ Status DeviceMachine::trace_step() {
   return status;
 }
 
-Status DeviceMachine::seal_step() { return seal_on_device(kv().n_tokens() - 1); }
+Status DeviceMachine::seal_step() {
+  const uint32_t last = kv().n_tokens() - 1;
+  seal(last);
+  return seal_on_device(last);
+}
 
 Status DeviceMachine::end_step(weir_token token) {
   if (staging_.state->is_late != 0) {
@@ -434,7 +430,8 @@ Status DeviceMachine::add_noise(uint32_t, uint64_t&) {
   return told(device_->fill_row(row, uint64_t{row + 1} << 40));
 }
 
-void DeviceMachine::seal_noise(uint32_t) {
+void DeviceMachine::seal_noise(uint32_t n_tok) {
+  seal(kv().n_tokens() - n_tok);
   if (!kv().shape().recalls() || kv().n_tokens() % kPageTokens != 0) return;
   w_.copies.seal_row(kv().n_tokens() / kPageTokens - 1, reinterpret_cast<const uint16_t*>(staging_.recall.pages));
 }

@@ -31,7 +31,7 @@ class DeviceMachine final : public Machine {
   void wipe_conversation() override;
   void wipe_all() override;
   PoolAccess* pool_access() override { return &pages_; }
-  KvCache& page_cache() override { return device_kv_; }
+  KvCache& page_cache() override { return device_tables_.kv; }
   std::span<uint16_t> piece_room() const override;
   Status copy_out(void* host, const void* device, uint64_t bytes) const override;
   Status copy_in(void* device, const void* host, uint64_t bytes) const override;
@@ -77,7 +77,6 @@ class DeviceMachine final : public Machine {
   const KvCache& kv() const { return w_.tables.kv(); }
   Status told(Status status) const { return from_module(*module_, status); }
   void place_pools(const SessionPools& measured, SessionPools& pools, DeviceBuffers& buffers);
-  void lay_out_host_tables(uint64_t table_bytes);
   Status start_recall(SpillStore* other, DeviceSessionArgs& args);
   Status put_tables(bool repeats);  // its message is left in the module
   Status send_current_tables() { return told(put_tables(false)); }
@@ -94,7 +93,7 @@ class DeviceMachine final : public Machine {
   Status draw_from_best(const DrawRequest& request, weir_token& token);
 
   DeviceSession* device_ = nullptr;
-  KvCache device_kv_;  // whose pointers are to the device
+  DeviceTables device_tables_;  // whose pointers are to the device
   DeviceStaging staging_;
   Pages pages_{*this};
   bool on_device_ = false;        // the latest logits are not in the staging memory yet

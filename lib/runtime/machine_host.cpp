@@ -14,7 +14,8 @@
 namespace weir {
 
 void HostMachine::lay_out(SessionPools& pools) {
-  lay_out_session(w_.setup, w_.policy.needs(), pools, *w_.tables.change(), w_.step, w_.sampler, w_.record);
+  lay_out_host_parts(pools, w_.parts.list);
+  lay_out_session(w_.setup, w_.policy.needs(), pools, w_.step);
 }
 
 Status HostMachine::create(SpillStore* other) {
@@ -74,13 +75,13 @@ Status HostMachine::compute_logits() {
 
 Status HostMachine::step(weir_token token) {
   WEIR_TRY(open_step(&token));
-  KvReservation reservation(*w_.tables.change());
+  KvReservation reservation(*w_.tables.change(), w_.parts.list);
   const ThreadPool::Lease lease(w_.pool);
   Step* const step = &w_.step;
   WEIR_TRY(run_layers({&step, 1}));
   WEIR_TRY(compute_logits());
   reservation.commit();
-  w_.copies.seal(w_.tables.kv().n_tokens() - 1);
+  seal(w_.tables.kv().n_tokens() - 1);
   return {};
 }
 
@@ -94,14 +95,14 @@ Status HostMachine::run_chunk(const weir_token* tokens, uint32_t n_tok, uint32_t
   w_.step.want_logits = n_left == 0;
   w_.step.n_left = n_left;
   w_.step.cancel = &w_.cancel;
-  KvReservation reservation(*kv);
+  KvReservation reservation(*kv, w_.parts.list);
   const ThreadPool::Lease lease(w_.pool);
   Step* const step = &w_.step;
   WEIR_TRY(run_layers({&step, 1}));
   if (step->want_logits) WEIR_TRY(compute_logits());
   const uint32_t first = kv->n_tokens();
   reservation.commit();
-  w_.copies.seal(first);
+  seal(first);
   return {};
 }
 

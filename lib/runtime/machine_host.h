@@ -16,7 +16,7 @@ class HostMachine : public Machine {
   void wipe_conversation() override;
   void wipe_all() override;
   Status add_noise(uint32_t n_tok, uint64_t& random) override;
-  void seal_noise(uint32_t n_tok) override { w_.copies.seal(w_.tables.kv().n_tokens() - n_tok); }
+  void seal_noise(uint32_t n_tok) override { seal(w_.tables.kv().n_tokens() - n_tok); }
   Status end_noise() override;
 
   // A step of several sessions as one pass (step_many.cpp): makes room for the token and sets the step up for it. A

@@ -151,7 +151,7 @@ Status DeviceMachine::repair_late_step() {
 Status DeviceMachine::bring_asked_pages() {
   const DeviceRecall& r = staging_.recall;
   const PageTables::Change tables = w_.tables.change();
-  tables->truncate(kv().n_tokens());
+  w_.parts.list.roll_back(kv().n_tokens());
   uint32_t n = 0;
   for (uint32_t head = 0; head < kv().shape().n_kv_heads; ++head) {
     const RecallPost post = r.posts[head];

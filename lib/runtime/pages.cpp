@@ -117,7 +117,7 @@ Status Session::page_events(PageEvent* out, uint32_t capacity, uint32_t& n_event
   const auto read = [&] {
     n_lost = 0;
     // pages_evicted() is up to date after every step, whether the host or the device has the current tables.
-    n_events = kv_.events().read(events_read_, kv_.pages_evicted(), out, capacity, n_lost);
+    n_events = remembered_.events.read(out, capacity, n_lost);
     return Status();
   };
   // In on_token the thread has the session already, and no step is running.

@@ -91,11 +91,6 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   return {};
 }
 
-PageEventRing lay_out_events(const SessionSetup& setup, Arena& arena) {
-  const uint32_t capacity = PageEventRing::capacity_for(setup.kv.n_streams(), setup.kv.recall_slots);
-  return {arena.take<PageEvent>(capacity), capacity};
-}
-
 weir_session_options without_store(weir_session_options o) {
   o.spill_budget_bytes = o.spill_raw_bytes = o.spill_file_bytes = 0;
   o.spill_path = nullptr;
@@ -104,16 +99,21 @@ weir_session_options without_store(weir_session_options o) {
 }
 
 // The bytes of what the setup describes.
-void measure(const SessionSetup& setup, const PolicyNeeds& needs, weir_plan_info& plan) {
+void measure(const SessionSetup& setup, const PolicyNeeds& needs, std::span<Part* const> more, weir_plan_info& plan) {
   SessionPools pools;
   KvCache kv;
+  SessionParts parts;
   Step step;
-  Sampler sampler;
-  TokenRecord record;
-  lay_out_session(setup, needs, pools, kv, step, sampler, record);
+  parts.set_up(setup, kv, {}, more);
+  lay_out_session(setup, needs, pools, step);
+  DeviceTables tables;
   DeviceBuffers device;
   DeviceStaging staging;
-  if (setup.module != nullptr) lay_out_staging(setup, needs, pools.tables.used(), pools, device, staging);
+  if (setup.module != nullptr) {
+    lay_out_staging(setup, needs, pools, parts.list, tables, device, staging);
+  } else {
+    lay_out_host_parts(pools, parts.list);
+  }
   ModuleRows rows;
   if (setup.rows != nullptr) lay_out_device_rows(setup, needs, pools, step.b, rows);
   fill_plan(setup, needs, pools, plan);
@@ -131,7 +131,7 @@ Status fit_store(const Model& model, const weir_session_options& o, uint32_t n_t
   dense.budget_bytes = 0;
   weir_plan_info whole = WEIR_PLAN_INFO_INIT, rest = WEIR_PLAN_INFO_INIT;
   WEIR_TRY(plan_session(model, dense, n_threads, devices, weights, whole));
-  measure(setup, policy.needs(), rest);
+  measure(setup, policy.needs(), {}, rest);
   const uint64_t half = whole.total_bytes / 2;
   fits = rest.total_bytes + rest.kv_bytes <= half;
   if (!fits) return {};
@@ -248,7 +248,7 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   const bool endless = o.context_tokens == 0 && o.batch_tokens == 0 && c.context_tokens != 0;
   setup.max_tok = std::min({batch_of(o), needs.context_tokens, endless ? c.context_tokens : needs.context_tokens});
   WEIR_TRY(describe_pages(o, c, needs, storage.windows, setup));
-  setup.record = plan_record(needs, setup.kv);
+  setup.record = plan_record(needs, setup.kv, c.vocab_size);
   setup.shapes = describe_shapes(c, needs, setup);
   WEIR_TRY(check_ops(*setup.backend));
   const bool by_half = (o.spill_flags & WEIR_SPILL_HALF) != 0 && o.spill_budget_bytes == 0;
@@ -268,9 +268,9 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
 // A conversation may become far longer than what its pool holds (sink counts positions in the cache: 2^30 tokens).
 // Where it can, a rewind reaches into the pool, and the repetition penalty and the text behind it: tokens before that
 // are kept only for rewinds to the beginning. Elsewhere all of them are small beside the pages.
-TokenRecord::Shape plan_record(const PolicyNeeds& needs, const KvShape& kv) {
+TokenRecord::Shape plan_record(const PolicyNeeds& needs, const KvShape& kv, uint32_t vocab_size) {
   constexpr uint32_t kWholeRecord = 1u << 20;
-  TokenRecord::Shape shape = {needs.context_tokens};
+  TokenRecord::Shape shape = {.context = needs.context_tokens, .vocab_size = vocab_size};
   const uint64_t pool = uint64_t{kv.max_capacity()} * kPageTokens, latest = pool + Sampler::kMaxRecent + kPageTokens;
   if (needs.context_tokens <= kWholeRecord || pool + 4 * latest >= needs.context_tokens) return shape;
   shape.front = static_cast<uint32_t>(pool);
@@ -278,11 +278,12 @@ TokenRecord::Shape plan_record(const PolicyNeeds& needs, const KvShape& kv) {
   return shape;
 }
 
-void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, KvCache& kv, Step& step,
-                     Sampler& sampler, TokenRecord& record) {
-  Arena elsewhere;  // on a device what only the host uses of the tables is in the staging memory
-  kv.lay_out(setup.kv, p.pages, p.digests, p.tables, setup.module == nullptr ? p.tables : elsewhere);
-  if (setup.module == nullptr) kv.set_events(lay_out_events(setup, p.tables));
+void lay_out_host_parts(SessionPools& p, const PartList& parts) {
+  Arenas arenas = {p.pages, p.digests, p.tables, p.tables, p.sampler};
+  parts.lay_out(arenas);
+}
+
+void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, Step& step) {
   PolicyNeeds wanted = needs;
   wanted.page_mass = needs.page_mass || setup.trace;
   wanted.row_lse = setup.kv.windows.compensates;
@@ -292,18 +293,24 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   lay_out_attention(c, setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(), p.workspace, step.b);
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
-  sampler.lay_out(setup.model->config().vocab_size, p.sampler);
-  record.lay_out(setup.record, p.sampler);
 }
 
 namespace {
 
-// The bytes of the tables that only the host uses.
-uint64_t host_row_bytes(const KvShape& shape) {
-  KvCache kv;
-  Arena pages, digests, tables, host;
-  kv.lay_out(shape, pages, digests, tables, host);
-  return host.used();
+// The tables are on the device and in staging memory, at the same distances. Pages and digests are on the device alone,
+// what only the host uses is in staging memory.
+void lay_out_device_tables(const SessionSetup& setup, SessionPools& p, const PartList& parts, DeviceTables& tables,
+                           DeviceBuffers& device, DeviceStaging& staging) {
+  Arena elsewhere;
+  Arenas on_device = {p.pages, p.digests, p.tables, elsewhere, elsewhere};
+  tables.kv.set_shape(setup.kv, &tables.left);
+  tables.kv.lay_out(on_device);
+  tables.left.lay_out(on_device);
+  device.table_bytes = p.tables.used();
+  staging.tables = p.staging.take<std::byte>(device.table_bytes);
+  Arena host_tables(staging.tables, device.table_bytes);
+  Arenas on_host = {elsewhere, elsewhere, host_tables, p.staging, p.sampler};
+  parts.lay_out(on_host);
 }
 
 void lay_out_recall(const SessionSetup& setup, SessionPools& p, DeviceBuffers& device, DeviceRecall& recall) {
@@ -336,11 +343,11 @@ void lay_out_trace(const SessionSetup& setup, Arena& arena, TraceBuffers& trace)
 
 }  // namespace
 
-void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64_t table_bytes, SessionPools& p,
-                     DeviceBuffers& device, DeviceStaging& staging) {
+void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, SessionPools& p, const PartList& parts,
+                     DeviceTables& tables, DeviceBuffers& device, DeviceStaging& staging) {
+  lay_out_device_tables(setup, p, parts, tables, device, staging);
   const ModelConfig& c = setup.model->config();
   const uint64_t n_angles = setup.model->rope().angles().size();
-  device.table_bytes = table_bytes;
   device.state = p.workspace.take<StepState>(1);
   device.tokens = p.workspace.take<int32_t>(setup.max_tok);
   device.angles = p.workspace.take<double>(n_angles);
@@ -348,7 +355,6 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
   device.module = p.workspace.take<std::byte>(setup.module->session_device_bytes(setup.shapes));
   device.mask = p.workspace.take<uint32_t>(mask_words(c.vocab_size));
 
-  staging.tables = p.staging.take<std::byte>(table_bytes);
   staging.state = p.staging.take<StepState>(1);
   staging.tokens = p.staging.take<int32_t>(setup.max_tok);
   staging.cos_sin = p.staging.take<float>(setup.max_tok * 2 * n_angles);
@@ -358,7 +364,6 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
                            ? p.staging.take<float>(uint64_t{c.n_kv_heads} * setup.kv.max_capacity() * kPageTokens)
                            : nullptr;
   staging.logits = p.staging.take<float>(c.vocab_size);
-  staging.events = lay_out_events(setup, p.staging);
   staging.top_ids = p.staging.take<int32_t>(kMaxTopLogits);
   staging.top_logits = p.staging.take<float>(kMaxTopLogits);
   staging.mask = p.staging.take<uint32_t>(mask_words(c.vocab_size));
@@ -370,9 +375,7 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, uint64
     lay_out_trace(setup, p.staging, staging.trace);
     staging.trace.is_listed = p.staging.take<bool>(c.n_layers);
   }
-  if (!setup.kv.recalls()) return;
-  staging.host_rows = p.staging.take<std::byte>(host_row_bytes(setup.kv));
-  lay_out_recall(setup, p, device, staging.recall);
+  if (setup.kv.recalls()) lay_out_recall(setup, p, device, staging.recall);
 }
 
 void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const SessionPools& p, weir_plan_info& plan) {
@@ -417,12 +420,13 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
 }
 
 Status plan_session(const Model& model, const weir_session_options& options, uint32_t n_threads,
-                    const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan) {
+                    const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan,
+                    std::span<Part* const> more) {
   PolicyStorage storage;
   Policy* policy = nullptr;
   SessionSetup setup;
   WEIR_TRY(check_options(model, options, n_threads, devices, weights, storage, policy, setup));
-  measure(setup, policy->needs(), plan);
+  measure(setup, policy->needs(), more, plan);
   policy->~Policy();
   return {};
 }

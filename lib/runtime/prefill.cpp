@@ -78,7 +78,11 @@ class Session::Prompt {
                        (s_.policy_->can_take_back_prompt() && kv.prompt_pages_evicted() == prompt_evicted_);
     const bool has_them = kv.shape().recalls() ? kv.pages_lost() == lost_ || s_.copies_.is_strict() : keeps;
     const bool has_windows = kv.pages_slid() == slid_ || (kv.shape().recalls() && s_.copies_.has_windows(before_));
-    const bool came = !has_them || !has_windows || s_.copies_.cut(before_, false);  // as without copies
+    bool came = true;
+    if (has_them && has_windows && s_.remembered_.list.can_cut(before_, false).ok()) {
+      came = s_.copies_.cut(before_, false);  // as without copies
+      s_.remembered_.list.roll_back(kv.n_tokens());
+    }
     const bool lacks_page = !came && kv.n_tokens() <= before_;
     if (lacks_page) s_.has_logits_ = false;
     if (kv.n_tokens() > before_) {  // what stays is a shorter prompt

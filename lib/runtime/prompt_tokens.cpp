@@ -64,7 +64,7 @@ Status Session::PromptPlan::make(Session& s, std::span<const weir_token> wanted,
   s.look_at_losses();
   uint32_t unused = 0;
   const bool goes_back = plan.n_kept < s.kv_.n_tokens();
-  if (goes_back) WEIR_TRY(s.check_record(plan.n_kept));
+  if (goes_back) WEIR_TRY(s.remembered_.list.can_cut(plan.n_kept, true));
   if (exact && goes_back && !s.find_lost(plan.n_kept, false, unused).ok()) {
     plan = {0, 0, wanted, false, true, 0};
   } else {

@@ -35,29 +35,14 @@ Status Session::find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const
       continue;
     }
     const uint32_t page = first_lost(kv_, copies_, s, n_tokens);
-    const bool is_summed = kv_.left().has(s) && kv_.left().of(s).end > n_tokens;
-    if (page == n_pages && !is_summed) continue;
+    if (page == n_pages) continue;
     const uint32_t layer = s / kv_.shape().n_kv_heads, kv_head = s % kv_.shape().n_kv_heads;
-    if (page == n_pages) {
-      return fail(WEIR_ERR_NOT_FOUND,
-                  "a rewind to %u tokens: the compensation token of layer %u, KV head %u holds later ones", n_tokens,
-                  layer, kv_head);
-    }
     return fail(WEIR_ERR_NOT_FOUND,
                 "a rewind to %u tokens: the page of positions %u to %u is lost in layer %u, KV head %u%s", n_tokens,
                 page * kPageTokens, page * kPageTokens + kPageTokens - 1, layer, kv_head,
                 kv_.window(s) != 0 ? ", whose window has moved on" : "");
   }
   return {};
-}
-
-// What may be read again begins at most a page earlier.
-Status Session::check_record(uint32_t n_tokens) const {
-  if (record_.can_cut(n_tokens) && record_.can_cut(n_tokens - n_tokens % kPageTokens)) return {};
-  return fail(WEIR_ERR_NOT_FOUND,
-              "a rewind to %u tokens: of the first %u only %u are held; a session of at most 1048576 context_tokens"
-              " holds all",
-              n_tokens, record_.first(), record_.shape().front);
 }
 
 // Removes the tokens from n_tokens on, whose page has not been lost yet.
@@ -83,10 +68,11 @@ void Session::restart_text() {
 
 // What belonged to the tokens that are gone.
 Status Session::forget_after_cut() {
-  if (!policy_->step_rules().marks) tables_.change()->limit_stamps(kv_.n_tokens());
-  restart_text();
-  has_logits_ = false;
-  machine_->forget_logits();
+  {
+    const PageTables::Change kv = tables_.change();
+    if (!policy_->step_rules().marks) kv->limit_stamps(kv_.n_tokens());
+    remembered_.list.cut(kv_.n_tokens());
+  }
   return machine_->end_cut();
 }
 
@@ -119,7 +105,7 @@ Status Session::rewind_to(uint32_t n_tokens, uint32_t flags) {
   look_at_losses();
   uint32_t n_kept = 0;
   WEIR_TRY(find_lost(n_tokens, lossy, n_kept));
-  WEIR_TRY(check_record(n_tokens));
+  WEIR_TRY(remembered_.list.can_cut(n_tokens, lossy));
   Status cut = cut_to(n_kept);
   // A copy that proved to be damaged is lost now. Without the page that was cut, others may prove to be.
   while (!cut.ok() && lossy && kv_.n_tokens() > n_kept) cut = cut_to(n_kept - n_kept % kPageTokens);

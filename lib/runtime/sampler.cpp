@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/token_record.h"
+
 namespace weir {
 namespace {
 
@@ -64,11 +66,10 @@ Status check_sampling(weir_sampling_options& o, uint32_t vocab_size) {
   return {};
 }
 
-void Sampler::lay_out(uint32_t vocab_size, Arena& arena) {
-  vocab_size_ = vocab_size;
-  candidates_ = arena.take<Candidate>(vocab_size);
-  recent_ = arena.take<weir_token>(kMaxRecent);
-  looked_at_ = arena.take<weir_token>(kMaxRecent);
+void Sampler::lay_out(Arenas& arenas) {
+  candidates_ = arenas.state.take<Candidate>(vocab_size_);
+  recent_ = arenas.state.take<weir_token>(kMaxRecent);
+  looked_at_ = arenas.state.take<weir_token>(kMaxRecent);
 }
 
 void Sampler::set(const weir_sampling_options& options) {
@@ -78,7 +79,8 @@ void Sampler::set(const weir_sampling_options& options) {
   random_ = options.seed;
 }
 
-void Sampler::copy_from(const Sampler& other) {
+void Sampler::copy_from(const Part& part, uint32_t /*n_tokens*/) {
+  const auto& other = static_cast<const Sampler&>(part);
   options_ = other.options_;
   std::copy_n(other.bias_, options_.n_bias, bias_);
   random_ = other.random_;
@@ -87,7 +89,7 @@ void Sampler::copy_from(const Sampler& other) {
   std::copy_n(other.recent_, n_recent_, recent_);
 }
 
-void Sampler::restart() {
+void Sampler::reset() {
   random_ = options_.seed;
   n_recent_ = 0;
   recent_at_ = 0;
@@ -104,7 +106,38 @@ void Sampler::set_recent(const weir_token* tokens, uint32_t n_tokens) {
   for (uint32_t i = n_tokens - std::min(n_tokens, kMaxRecent); i < n_tokens; ++i) accept(tokens[i]);
 }
 
+Status Sampler::io(Io& io) {
+  WEIR_TRY(io.section("SAMP"));
+  State s = io.saves() ? state() : State();
+  weir_sampling_options& o = s.options;
+  WEIR_TRY(io.value(o.top_k));
+  WEIR_TRY(io.value(o.temperature));
+  WEIR_TRY(io.value(o.top_p));
+  WEIR_TRY(io.value(o.min_p));
+  WEIR_TRY(io.value(o.repeat_penalty));
+  WEIR_TRY(io.value(o.repeat_last_n));
+  WEIR_TRY(io.value(o.seed));
+  WEIR_TRY(io.value(s.random));
+  WEIR_TRY(io.value(s.n_recent));
+  if (io.restores() && !check_sampling(o, vocab_size_).ok()) return io.damaged("sampling options that no session has");
+  WEIR_TRY(recent_io(io, s.n_recent));
+  if (io.restores()) restore(s);
+  return {};
+}
+
 weir_token Sampler::recent(uint32_t i) const { return recent_[(recent_at_ + kMaxRecent - n_recent_ + i) % kMaxRecent]; }
+
+// The oldest first. They are read to where they count from restore() on.
+Status Sampler::recent_io(Io& io, uint32_t n) {
+  const std::span<weir_token> ring(recent_, kMaxRecent);
+  if (io.restores()) {
+    WEIR_TRY(io.array(ring, n, "recent tokens"));
+    return check_tokens(io, ring.first(n), vocab_size_);
+  }
+  const uint32_t oldest = (recent_at_ + kMaxRecent - n) % kMaxRecent, n_to_end = std::min(n, kMaxRecent - oldest);
+  WEIR_TRY(io.array(ring.subspan(oldest, n_to_end)));
+  return io.array(ring.first(n - n_to_end));
+}
 
 void Sampler::restore(const State& state) {
   const weir_sampling_options own = options_;

@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "core/status.h"
+#include "kv/part.h"
 #include "kv/step_state.h"
 #include "weir/session.h"
 
@@ -20,17 +21,23 @@ inline bool is_allowed(const uint32_t* allowed, uint32_t token) {
 // Checks ranges and fills defaults (0 top_p means 1, 0 repeat_penalty means 1, 0 repeat_last_n means 64).
 Status check_sampling(weir_sampling_options& options, uint32_t vocab_size);
 
-class Sampler {
+class Sampler final : public Part {
  public:
   static constexpr uint32_t kMaxRecent = 4096;
   static constexpr uint32_t kMaxBias = 1024;
 
-  void lay_out(uint32_t vocab_size, Arena& arena);
+  void set_vocabulary(uint32_t vocab_size) { vocab_size_ = vocab_size; }  // before lay_out()
+  const char* name() const override { return "the sampler"; }
+  void lay_out(Arenas& arenas) override;
   // Greedy when `options` is all defaults. Restarts the random state and keeps the recent tokens; options were checked.
   // Copies the bias.
   void set(const weir_sampling_options& options);
-  void copy_from(const Sampler& other);  // that was laid out for the same vocabulary
-  void restart();                        // random state from the seed, no recent tokens
+  void copy_from(const Part& other, uint32_t n_tokens) override;
+  void reset() override;  // random state from the seed, no recent tokens
+  // The tokens that are left are told by set_recent().
+  void cut(uint32_t /*n_tokens*/) override {}
+  // The section SAMP. Restored options hold from then on: whoever gives up the file for what follows restores state().
+  Status io(Io& io) override;
 
   // What a saved session has of what decides what is drawn next, besides the recent tokens. The other options, bias,
   // presence and frequency penalty, stay in restore().
@@ -40,10 +47,6 @@ class Sampler {
     uint32_t n_recent = 0;
   };
   State state() const { return {options_, random_, n_recent_}; }
-  weir_token recent(uint32_t i) const;  // of n_recent, the oldest first
-  // The other way round: the recent tokens are written to this room, [kMaxRecent], while there are none; they count
-  // from restore() on.
-  std::span<weir_token> recent_room() { return {recent_, kMaxRecent}; }
   void restore(const State& state);
 
   // Tokens that are not drawn until this is called again; the caller keeps them.
@@ -78,6 +81,8 @@ class Sampler {
   weir_token sample_candidates(const Candidates& best, bool are_all, const Candidates& asked, const uint32_t* allowed);
 
  private:
+  Status recent_io(Io& io, uint32_t n);
+  weir_token recent(uint32_t i) const;  // of n_recent_, the oldest first
   struct Candidate {
     float logit;
     weir_token token;

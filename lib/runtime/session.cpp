@@ -32,6 +32,9 @@ Status Session::create(const Model& model, const weir_session_options& options) 
 }
 
 Status Session::build(SpillStore* other) {
+  KvCache& kv = *tables_.change();
+  copies_part_.set_tables(kv);
+  remembered_.set_up(setup_, kv, {&logits_part_, &text_part_, &copies_part_}, more_parts_);
   machine_ = Machine::make(machine_place_, {.setup = setup_,
                                             .policy = *policy_,
                                             .memory = memory_,
@@ -44,8 +47,7 @@ Status Session::build(SpillStore* other) {
                                             .store = store_,
                                             .copies = copies_,
                                             .step = step_,
-                                            .sampler = sampler_,
-                                            .record = record_,
+                                            .parts = remembered_,
                                             .cancel = cancel_,
                                             .has_logits = has_logits_});
   WEIR_TRY(machine_->create(other));
@@ -53,7 +55,6 @@ Status Session::build(SpillStore* other) {
   const Model& model = *setup.model;
   model_ = &model;
   answering_.set_model(model);
-  KvCache& kv = *tables_.change();
   step_.model = &model;
   step_.backend = setup.backend;
   step_.policy = policy_;
@@ -61,8 +62,7 @@ Status Session::build(SpillStore* other) {
   step_.scope = setup.rules.scope;
   step_.cx.pool = &pool_;
   trace_.possible = setup.trace;
-  detokenizer_.reset(&model.tokenizer(), false, true);
-  kv.reset();
+  remembered_.list.reset();
   copies_.start(kv, setup.has_store() ? &store_ : nullptr, setup.spill_strict, machine_->pool_access());
   step_.copies = &copies_;
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
@@ -93,16 +93,8 @@ void Session::wipe_conversation() {
 
 void Session::forget() {
   wipe_conversation();
-  copies_.reset();
-  tables_.replace()->reset();
-  record_.reset();
-  events_read_ = kv_.pages_evicted();
-  sampler_.restart();
-  mask_.begin(0);
-  detokenizer_.reset(&model_->tokenizer(), false, true);
-  has_logits_ = false;
-  machine_->forget_logits();
-  drawn_for_ = pulled_until_ = UINT32_MAX;
+  const PageTables::Change anew = tables_.replace();
+  remembered_.list.reset();
 }
 
 Status Session::check_token(weir_token token) const {

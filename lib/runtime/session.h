@@ -18,11 +18,10 @@
 #include "runtime/call_outs.h"
 #include "runtime/machine.h"
 #include "runtime/page_tables.h"
-#include "runtime/sampler.h"
+#include "runtime/session_parts.h"
 #include "runtime/session_setup.h"
 #include "runtime/session_trace.h"
 #include "runtime/token_mask.h"
-#include "runtime/token_record.h"
 #include "text/tokenizer.h"
 #include "weir/experimental.h"
 #include "weir/save.h"
@@ -43,6 +42,8 @@ class Session {
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+  // Before it is created: parts that it has besides, behind its own. For tests; plan_session() measures such parts.
+  void add_parts(std::span<Part* const> parts) { more_parts_ = parts; }
   Status create(const Model& model, const weir_session_options& options);
   // Instead: a session with the conversation of another one of the same model (fork.cpp).
   Status create_fork(Session& parent);
@@ -70,7 +71,7 @@ class Session {
                        weir_prompt_report& report);
   // Goes back to the first n_tokens of the conversation (rewind.cpp). flags: WEIR_REWIND_*.
   Status rewind(uint32_t n_tokens, uint32_t flags);
-  // The conversation to a stream of bytes, and back (session_save.cpp, session_restore.cpp).
+  // The conversation to a stream of bytes, and back (session_save.cpp).
   Status save(weir_write_fn fn, void* user);
   Status restore(weir_read_fn fn, void* user);
   // Pages that hold any of the positions [first, end) stay and are attended, or may leave again.
@@ -102,6 +103,9 @@ class Session {
   struct Benchmark;
 
  private:
+  friend class LogitsPart;
+  friend class TextPart;
+  friend class CopiesPart;
   class Entry;  // one thread at a time, allocation counting
   class Lock;   // one thread at a time, without the counting
   struct Pins;
@@ -110,10 +114,7 @@ class Session {
   class Stepping;  // this and the next: session_entry.h
   struct Answers;
   class ShownAnswer;
-  class PageMemory;  // these three: saved_session.h
-  class Saver;
-  class Restorer;
-  Status describe(NamedValues& out) const;
+  class File;     // session_save.cpp
   void forget();  // the conversation
   void wipe_conversation();
   Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
@@ -123,7 +124,6 @@ class Session {
   uint64_t pages_missing(uint32_t n_tokens) const;
   void restart_text();  // sampler and detokenizer are those of the record's last tokens
   Status forget_after_cut();
-  Status check_record(uint32_t n_tokens) const;
   Status read_again(uint32_t n_tokens);
 
   Status check_token(weir_token token) const;
@@ -156,16 +156,21 @@ class Session {
   alignas(Machine::kAlignment) std::byte machine_place_[Machine::kBytes];
   PageTables tables_;
   const KvCache& kv_ = tables_.kv();  // what is in its rows, after host_tables()
-  uint64_t events_read_ = 0;          // number of the first event in kv_.events() that the application has not read
+  // What the session remembers, the tables included.
+  SessionParts remembered_;
+  LogitsPart logits_part_{*this};
+  TextPart text_part_{*this};
+  CopiesPart copies_part_{*this};
+  std::span<Part* const> more_parts_;
   SlotMemory slot_memory_{memory_};
   SpillStore store_;  // with recall, or for what leaves without it
   PageCopies copies_;
   Step step_;
   CallOuts call_outs_;
   SessionTrace trace_{pool_, call_outs_};
-  Sampler sampler_;
+  Sampler& sampler_ = remembered_.sampler;
   AnswerMask mask_{memory_};
-  TokenRecord record_;  // of which the conversation has kv_.n_tokens()
+  TokenRecord& record_ = remembered_.record;  // of which the conversation has kv_.n_tokens()
   Detokenizer detokenizer_;
   Answering answering_{parent_, kv_, record_, detokenizer_};
   bool keeps_text_ = false;  // the step of several sessions is part of an answer

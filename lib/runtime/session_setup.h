@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kv/kv_cache.h"
 #include "kv/spill_store.h"
@@ -38,9 +39,10 @@ struct SessionSetup {
 Status check_options(const Model& model, const weir_session_options& options, uint32_t n_threads,
                      const DeviceHost& devices, const DeviceWeights& weights, PolicyStorage& storage, Policy*& policy,
                      SessionSetup& setup);
-// The exact bytes of every pool.
+// The exact bytes of every pool. `more`: parts besides the session's own, which are only measured.
 Status plan_session(const Model& model, const weir_session_options& options, uint32_t n_threads,
-                    const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan);
+                    const DeviceHost& devices, const DeviceWeights& weights, weir_plan_info& plan,
+                    std::span<Part* const> more = {});
 // Chooses what is 0 of context, budget and store, so that the plan takes at most `bytes` (plan_fit.cpp).
 // WEIR_ERR_BUDGET names what is the least.
 Status fit_options(const Model& model, uint32_t n_threads, const DeviceHost& devices, const DeviceWeights& weights,

@@ -185,7 +185,10 @@ class Session::Together::Reservation {
  public:
   Reservation(const SessionList& sessions, uint32_t n) : sessions_(sessions), n_(n) {}
   ~Reservation() {
-    for (uint32_t i = 0; i < n_ && !committed_; ++i) sessions_[i].tables_.change()->rollback();
+    for (uint32_t i = 0; i < n_ && !committed_; ++i) {
+      const PageTables::Change taking_back = sessions_[i].tables_.change();
+      sessions_[i].remembered_.list.roll_back(taking_back->n_tokens());
+    }
   }
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
@@ -212,7 +215,7 @@ Status Session::Together::step_on_host(const SessionList& sessions, const weir_t
   WEIR_TRY(decode(sessions, tokens, n));
   reservation.commit();
   for (uint32_t i = 0; i < n; ++i) {
-    sessions[i].copies_.seal(sessions[i].kv_.n_tokens() - 1);
+    sessions[i].remembered_.list.seal(sessions[i].kv_.n_tokens() - 1, sessions[i].kv_.n_tokens());
     end_turn(sessions[i], tokens[i], started);
   }
   return {};

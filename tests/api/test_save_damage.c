@@ -312,6 +312,29 @@ static void damage__floats_may_be_anything(void **state) {
     }
 }
 
+/* What the file says of the sampler is not taken from a file that is damaged behind it. */
+static void damage__sampling_stays(void **state) {
+    const fixture *f = *state;
+    weir_session *session = session_of(f->model, &kDense), *fresh = session_of(f->model, &kDense);
+    weir_session *greedy = session_of(f->model, &kDense);
+    file whole = conversation(greedy);
+    weir_sampling_options options = WEIR_SAMPLING_OPTIONS_INIT;
+    options.temperature = 20.0f;
+    options.seed = 7;
+    assert_ok(weir_session_set_sampling(session, &options));
+    assert_ok(weir_session_set_sampling(fresh, &options));
+    whole.n -= 1;
+    assert_error(restore_from(session, &whole), WEIR_ERR_FORMAT, "ends at byte");
+    whole.n += 1;
+    prefill(session, 0, 20);
+    prefill(fresh, 0, 20);
+    assert_same_steps(session, fresh, 20, "after a damaged file"); /* of what each draws */
+    free(whole.bytes);
+    weir_session_destroy(session);
+    weir_session_destroy(fresh);
+    weir_session_destroy(greedy);
+}
+
 static void damage__versions_and_byte_orders(void **state) {
     const fixture *f = *state;
     weir_session *session = session_of(f->model, &kDense), *fresh = session_of(f->model, &kDense);
@@ -492,6 +515,7 @@ int main(void) {
         cmocka_unit_test(damage__windows_with_gaps),
         cmocka_unit_test(damage__numbers_that_lie_about_what_left),
         cmocka_unit_test(damage__floats_may_be_anything),
+        cmocka_unit_test(damage__sampling_stays),
         cmocka_unit_test(damage__versions_and_byte_orders),
         cmocka_unit_test(damage__other_options),
         cmocka_unit_test(damage__another_model),

@@ -59,11 +59,14 @@ struct HostSampler {
   Sampler sampler;
   HostSampler(uint32_t vocab_size, weir_sampling_options o) {
     Arena measure;
-    sampler.lay_out(vocab_size, measure);
+    Arenas sizes = Arenas::all_in(measure);
+    sampler.set_vocabulary(vocab_size);
+    sampler.lay_out(sizes);
     memory.resize(measure.used() + kCacheLine);
     const auto begin = reinterpret_cast<uintptr_t>(memory.data());
     Arena arena(reinterpret_cast<void*>(align_up(begin, kCacheLine)), measure.used());
-    sampler.lay_out(vocab_size, arena);
+    Arenas arenas = Arenas::all_in(arena);
+    sampler.lay_out(arenas);
     assert_true(check_sampling(o, vocab_size).ok());
     sampler.set(o);
   }

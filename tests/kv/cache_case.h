@@ -14,16 +14,27 @@ namespace weir::test {
 struct Cache {
   std::vector<std::byte> pages, digests, tables;
   KvCache kv;
+  LeftSums left;
+  AttnHistory history;
+  PartList parts;
   explicit Cache(const KvShape& shape) {
+    for (Part* part : {static_cast<Part*>(&kv), static_cast<Part*>(&left), static_cast<Part*>(&history)})
+      parts.add(*part);
+    kv.set_shape(shape, &left, &history);
     Arena m[3];
-    kv.lay_out(shape, m[0], m[1], m[2]);
+    Arenas measured = {m[0], m[1], m[2], m[2], m[2]};
+    parts.lay_out(measured);
     pages.resize(m[0].used());
     digests.resize(m[1].used());
     tables.resize(m[2].used());
     Arena a(pages.data(), pages.size()), b(digests.data(), digests.size()), c(tables.data(), tables.size());
-    kv.lay_out(shape, a, b, c);
-    kv.reset();
+    Arenas arenas = {a, b, c, c, c};
+    parts.lay_out(arenas);
+    parts.reset();
   }
+  // The parts point to each other.
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
   void append(uint32_t n_tok, uint32_t flags = 0) {
     assert_true(kv.reserve(n_tok, flags, kv.n_tokens() + n_tok).ok());
     kv.commit();

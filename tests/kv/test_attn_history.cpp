@@ -119,7 +119,7 @@ void history__truncate(void**) {
     Cache cache(shape_of());
     cache.append(100);
     learn_all(cache.kv);
-    cache.kv.truncate(n_tokens);
+    cache.parts.cut(n_tokens);
     const uint32_t n = n_tokens - kSinks;
     check_tables(cache.kv, n);
     for (uint32_t layer = 2; layer < kLayers; ++layer) {
@@ -146,8 +146,8 @@ void history__truncate_twice(void**) {
       cache->append(100);
       learn_all(cache->kv);
     }
-    twice.kv.truncate(64);
-    for (Cache* cache : {&once, &twice}) cache->kv.truncate(n_tokens);
+    twice.parts.cut(64);
+    for (Cache* cache : {&once, &twice}) cache->parts.cut(n_tokens);
     const uint32_t n = n_tokens - kSinks;
     if (n > 0) check_tables(twice.kv, n);
     for (uint32_t layer = 2; layer < kLayers; ++layer) {
@@ -164,7 +164,7 @@ void history__truncate_to_the_sinks(void**) {
     Cache cache(shape_of());
     cache.append(100);
     learn_all(cache.kv);
-    cache.kv.truncate(n_tokens);
+    cache.parts.cut(n_tokens);
     for (uint32_t layer = 2; layer < kLayers; ++layer) {
       const HistoryView v = cache.kv.history(layer);
       const HeadHistory fresh;
@@ -178,10 +178,12 @@ void history__truncate_to_the_sinks(void**) {
 void history__rollback(void**) {
   Cache cache(shape_of());
   cache.append(70);
-  assert_true(cache.kv.reserve(1, 0, 71).ok());
-  for (uint32_t layer = 2; layer < 4; ++layer) learn(cache.kv.history(layer), layer, 71);
-  learn(cache.kv.history(4), 4, 70);
-  cache.kv.rollback();
+  {
+    assert_true(cache.kv.reserve(1, 0, 71).ok());
+    KvReservation reservation(cache.kv, cache.parts);
+    for (uint32_t layer = 2; layer < 4; ++layer) learn(cache.kv.history(layer), layer, 71);
+    learn(cache.kv.history(4), 4, 70);
+  }
   check_tables(cache.kv, 66);
   assert_int_equal(cache.kv.history(2).n_summed[0], 0);
   assert_int_equal(cache.kv.history(2).n_known[0], 66);
@@ -194,7 +196,7 @@ void history__copies(void**) {
   learn_all(from.kv);
   to.append(100);
   for (uint32_t layer = 2; layer < kLayers; ++layer) learn(to.kv.history(layer), layer + 7, 100);
-  to.kv.copy_from(from.kv);
+  to.parts.copy_from(from.parts, from.kv.n_tokens());
   check_tables(to.kv, 86);
   for (uint32_t layer = 2; layer < kLayers; ++layer) {
     const HistoryView a = from.kv.history(layer), b = to.kv.history(layer);
@@ -215,7 +217,7 @@ void history__reset(void**) {
   Cache cache(shape_of());
   cache.append(100);
   learn_all(cache.kv);
-  cache.kv.reset();
+  cache.parts.reset();
   for (uint32_t layer = 2; layer < kLayers; ++layer) {
     const HistoryView v = cache.kv.history(layer);
     const HeadHistory fresh;

@@ -94,7 +94,7 @@ void kv_copy__is_the_same_and_goes_on(void**) {
     for (uint32_t s = 0; s < last; ++s) {
       if (a.kv.window(s) != 0) a.kv.slide(s, 40);
     }
-    b.kv.copy_from(a.kv);
+    b.kv.copy_from(a.kv, a.kv.n_tokens());
     check(b.kv);
     assert_same_caches(a.kv, b.kv);
     assert_true(
@@ -120,7 +120,7 @@ void kv_copy__of_events_of_a_full_ring(void**) {
   b.kv.set_events({others.data(), 4});
   a.append(100);
   for (uint32_t s = 0; s < 6; ++s) a.kv.evict(s, s % 3);
-  b.kv.copy_from(a.kv);
+  b.kv.copy_from(a.kv, a.kv.n_tokens());
   for (uint32_t i = 0; i < 4; ++i) {
     assert_int_equal(others[i].index, events[i].index);
     assert_int_equal(others[i].first_pos, events[i].first_pos);

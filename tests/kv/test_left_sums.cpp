@@ -2,6 +2,8 @@
 // conversation.
 #include "kv/left_sums.h"
 
+#include <cstring>
+
 #include "tests/kv/cache_case.h"
 
 namespace {
@@ -92,7 +94,7 @@ void left_sums__hold_what_left_and_nothing_else(void**) {
 void left_sums__come_and_go_with_the_conversation(void**) {
   Cache cache(shape_of(true)), copy(shape_of(true));
   append(cache.kv, 100);
-  copy.kv.copy_from(cache.kv);
+  copy.parts.copy_from(cache.parts, 100);
   append(cache.kv, 60);
   assert_sums(cache.kv, 1, 16, 128);
   for (uint32_t s : {1u, 2u}) assert_sums(copy.kv, s, 16, 80);
@@ -100,13 +102,17 @@ void left_sums__come_and_go_with_the_conversation(void**) {
   for (uint32_t s : {1u, 2u}) assert_sums(copy.kv, s, 16, 128);
   // A token that is taken back was not in them; nor are those after the last that is.
   assert_true(cache.kv.reserve(1, 0, 161).ok());
-  cache.kv.rollback();
-  cache.kv.truncate(128);
+  { KvReservation reservation(cache.kv, cache.parts); }
+  assert_true(cache.parts.can_cut(128, false).ok());
+  cache.parts.cut(128);
   for (uint32_t s : {1u, 2u}) assert_sums(cache.kv, s, 16, 128);
   // Before that they begin anew.
-  cache.kv.truncate(127);
+  assert_int_equal(cache.parts.can_cut(127, false).code(), WEIR_ERR_NOT_FOUND);
+  assert_non_null(std::strstr(last_error_text(), "layer 0, KV head 1"));
+  assert_true(cache.parts.can_cut(127, true).ok());
+  cache.parts.cut(127);
   for (uint32_t s : {1u, 2u}) assert_sums(cache.kv, s, 0, 0);
-  copy.kv.reset();
+  copy.parts.reset();
   for (uint32_t s : {1u, 2u}) assert_sums(copy.kv, s, 0, 0);
 }
 
@@ -118,7 +124,7 @@ void left_sums__take_what_they_need(void**) {
   assert_int_equal(with.tables.size() - without.tables.size(),
                    rounded(2 * 2 * sizeof(uint32_t)) + rounded(2 * values) + rounded(values));
   assert_int_equal(with.pages.size(), without.pages.size());
-  assert_false(without.kv.left().is_on());
+  assert_false(without.left.is_on());
 }
 
 }  // namespace

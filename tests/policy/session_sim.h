@@ -270,11 +270,16 @@ class Sim {
     kv_shape.history = n.history;
     kv_shape.history_from_layer = n.history_from_layer;
     kv_shape.history.n_layers = shape.n_layers - n.history_from_layer;
+    kv.set_shape(kv_shape, &left_, &history_);
+    for (Part* part : {static_cast<Part*>(&kv), static_cast<Part*>(&left_), static_cast<Part*>(&history_)})
+      parts_.add(*part);
     Arena measured[3], arenas[3];
-    kv.lay_out(kv_shape, measured[0], measured[1], measured[2]);
+    Arenas sizes = {measured[0], measured[1], measured[2], measured[2], measured[2]};
+    parts_.lay_out(sizes);
     for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());
-    kv.lay_out(kv_shape, arenas[0], arenas[1], arenas[2]);
-    kv.reset();
+    Arenas memory = {arenas[0], arenas[1], arenas[2], arenas[2], arenas[2]};
+    parts_.lay_out(memory);
+    parts_.reset();
     cold.start(kv, nullptr);
     step_.copies = &cold;
     const uint32_t pages = kv_shape.max_capacity(), n_heads = shape.n_heads();
@@ -481,6 +486,9 @@ class Sim {
   ThreadPool pool_{std::pmr::new_delete_resource()};
   OpContext cx_;
   std::vector<Line> memory_[3], scratch_, staging_;
+  LeftSums left_;
+  AttnHistory history_;
+  PartList parts_;
   SpillStore store_{std::pmr::new_delete_resource(), std::pmr::new_delete_resource(), std::pmr::new_delete_resource()};
   Step step_;
   std::vector<float> q_, q_sink_, k_, cos_sin_, cos_sin_sink_, mass_, score_, lse_, token_mass_;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "device/kernels/step_begin.h"
+#include "kv/left_sums.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"
 

@@ -18,10 +18,13 @@ struct Fixture {
   Sampler sampler;
   explicit Fixture(uint32_t vocab, weir_sampling_options o) {
     Arena measure;
-    sampler.lay_out(vocab, measure);
+    Arenas sizes = Arenas::all_in(measure);
+    sampler.set_vocabulary(vocab);
+    sampler.lay_out(sizes);
     memory.resize(measure.used());
     Arena arena(memory.data(), memory.size());
-    sampler.lay_out(vocab, arena);
+    Arenas arenas = Arenas::all_in(arena);
+    sampler.lay_out(arenas);
     assert_true(check_sampling(o, vocab).ok());
     sampler.set(o);
   }
@@ -170,7 +173,7 @@ void sampler__seed_and_restart(void**) {
     drawn.push_back(a.draw(logits));
     assert_int_equal(drawn.back(), b.draw(logits));
   }
-  a.sampler.restart();
+  a.sampler.reset();
   for (int i = 0; i < 50; ++i) assert_int_equal(a.draw(logits), drawn[static_cast<size_t>(i)]);
 }
 

@@ -14,7 +14,9 @@ using namespace weir;
 struct Record {
   explicit Record(const TokenRecord::Shape& shape) : block(1 << 16) {
     Arena arena(block.data(), block.size());
-    record.lay_out(shape, arena);
+    record.set_shape(shape);
+    Arenas arenas = Arenas::all_in(arena);
+    record.lay_out(arenas);
   }
   void append(const std::vector<weir_token>& tokens) {
     record.put(static_cast<uint32_t>(all.size()), tokens.data(), static_cast<uint32_t>(tokens.size()));
@@ -22,7 +24,7 @@ struct Record {
     check();
   }
   bool cut(uint32_t n) {
-    if (!record.can_cut(n)) return false;
+    if (!record.goes_on_after(n)) return false;
     record.cut(n);
     all.resize(n);
     check();
@@ -68,8 +70,8 @@ void token_record__goes_back(void**) {
   Record r({100000, 24, 40});
   r.append(numbered(0, 1000));
   assert_int_equal(r.record.first(), 960);
-  assert_false(r.record.can_cut(959));
-  assert_false(r.record.can_cut(25));
+  assert_false(r.record.goes_on_after(959));
+  assert_false(r.record.goes_on_after(25));
   assert_true(r.cut(970));
   r.append(numbered(5000, 3));
   assert_true(r.cut(960));

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kv/left_sums.h"
+#include "kv/left_sum.h"
 #include "ops/attn_paged.h"
 
 namespace weir::device {
