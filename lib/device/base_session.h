@@ -98,11 +98,13 @@ class BaseSession : public DeviceSession {
   Queue& queue_;
 
  private:
+  class ChunkWalk;
+  class StepWalk;
+
   // After a step: checks that the policy's rules made room in every stream. If not, the session is lost.
   Status check_room();
   Status copy_chunk_in(const DeviceChunk& chunk);
   Status enqueue_chunk(const DeviceChunk& chunk);
-  Status chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage);
   Status chunk_attention(const DeviceChunk& chunk, uint32_t layer);
   Status copy_tables(bool in);
   LeftAt left_at() const;
@@ -119,7 +121,6 @@ class BaseSession : public DeviceSession {
   Status put_raw_index();
   static Status wait_and_answer(const SessionGroup& group);
 
-  Status enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t stage);
   Status enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches);
   Status enqueue_experts(uint32_t layer, const Stage& stage, bool overlap);
   Status enqueue_post_norm(const SessionGroup& group, const Stage& stage);

@@ -1,16 +1,14 @@
-// Prompt chunks of a session on a device: runs the stages of each layer (lib/models/layer.h) as ops over the chunk's
-// rows.
+// Prompt chunks of a session on a device: the walk through the layers (lib/models/walk.h), whose stages are ops over
+// the chunk's rows.
+#include "core/cancel.h"
 #include "device/base_session.h"
 #include "device/kernels/gemv.h"
 #include "device/kernels/step_end.h"
 #include "kv/kv_cache.h"
+#include "models/walk.h"
 #include "ops/attn_paged.h"
 #include "ops/embed.h"
-#include "ops/experts.h"
-#include "ops/glu_matmul.h"
-#include "ops/matmul.h"
 #include "ops/page_digest.h"
-#include "ops/rms_norm.h"
 #include "ops/rope_append.h"
 #include "ops/soft_cap.h"
 #include "ops/token_mass.h"
@@ -59,40 +57,24 @@ Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   return chunk.observer == nullptr || !is_ruled(attention) ? Status() : chunk.observer->observe(layer);
 }
 
-Status BaseSession::chunk_stage(const DeviceChunk& chunk, uint32_t layer, const Stage& stage) {
-  const ModelConfig& c = *a_.config;
-  float* const row = row_of(a_.b, stage.x);
-  const float* x = row;
-  if (stage.kind == Stage::Kind::kNorm)
-    return ops_.rms_norm(a_.cx, {row, row, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps});
-  if (stage.norm != nullptr) {
-    WEIR_TRY(ops_.rms_norm(a_.cx, {a_.b.h, x, stage.norm, chunk.n_tok, row_width(c, stage.x), c.norm_eps}));
-    x = a_.b.h;
+class BaseSession::ChunkWalk final : public LayerWalk {
+ public:
+  ChunkWalk(BaseSession& session, const DeviceChunk& chunk) : s_(session), chunk_(chunk) {}
+
+ private:
+  Status check(uint32_t layer) override {
+    if (chunk_.cancel == nullptr || !chunk_.cancel->is_set()) return {};
+    return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
   }
-  switch (stage.kind) {
-    case Stage::Kind::kProject: {
-      MatmulArgs m = {{}, stage.n_parts, x, chunk.n_tok};
-      for (uint32_t i = 0; i < stage.n_parts; ++i) {
-        const StagePart& part = stage.part[i];
-        m.part[i] = {part.w, part.bias, row_of(a_.b, part.y), part.accumulate};
-      }
-      if (stage.post_norm == nullptr) return ops_.matmul(a_.cx, m);
-      const RmsNormArgs norm = take_to_norm(a_.b, c, stage, m.part[0], chunk.n_tok);
-      WEIR_TRY(ops_.matmul(a_.cx, m));
-      return ops_.rms_norm(a_.cx, norm);
-    }
-    case Stage::Kind::kGlu:
-      return ops_.glu_matmul(a_.cx, {row_of(a_.b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, chunk.n_tok,
-                                     stage.gate, stage.part[0].bias, stage.part[1].bias});
-    case Stage::Kind::kExperts:
-      return ops_.experts(a_.cx, experts_args(layers()[layer], stage, x, chunk.n_tok, a_.b.x));
-    case Stage::Kind::kAttend:
-      return chunk_attention(chunk, layer);
-    case Stage::Kind::kNorm:
-      break;
+  Status attend(uint32_t layer) override { return s_.chunk_attention(chunk_, layer); }
+  Status compute(const StageAt& at) override {
+    return compute_rows({s_.ops_, s_.a_.cx, s_.a_.b, *s_.a_.config, chunk_.n_tok}, at);
   }
-  return {};
-}
+  Status end_layer(uint32_t) override { return s_.queue_.end_layer(chunk_.n_tok); }
+
+  BaseSession& s_;
+  const DeviceChunk& chunk_;
+};
 
 StepEndArgs BaseSession::end_args(bool commit) const {
   StepEndArgs e = {};
@@ -111,12 +93,7 @@ Status BaseSession::enqueue_chunk(const DeviceChunk& chunk) {
   queue_.begin_chunk();
   WEIR_TRY(copy_chunk_in(chunk));
   WEIR_TRY(ops_.embed(a_.cx, {a_.b.x, a_.weights->token_embd, a_.device.tokens, chunk.n_tok, c.embedding_scale}));
-  for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    if (chunk.cancel != nullptr && chunk.cancel->is_set())
-      return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
-    for (const Stage& stage : layers()[layer].stages()) WEIR_TRY(chunk_stage(chunk, layer, stage));
-    WEIR_TRY(queue_.end_layer(chunk.n_tok));
-  }
+  WEIR_TRY(ChunkWalk(*this, chunk).run(layers()));
   if (!chunk.want_logits) return {};
   GemvArgs logits;
   logits.part[0] = {a_.weights->output, nullptr, a_.b.logits, false};

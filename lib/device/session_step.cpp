@@ -1,5 +1,5 @@
-// The kernels of a decode step on a device, in order; a module records them. A layer is the list of stages in its
-// description (lib/models/layer.h).
+// The kernels of a decode step on a device, in order; a module records them. Their order is that of the walk through
+// the layers (lib/models/walk.h).
 //
 // When several sessions step together, a GEMV runs once, in the leader's queue. Everything else each session runs for
 // itself, in its own queue. Where the queues fork or join, a kernel waits for all kernels before it: `overlap` needs a
@@ -19,6 +19,7 @@
 #include "device/kernels/step_begin.h"
 #include "device/kernels/step_end.h"
 #include "kv/kv_cache.h"
+#include "models/walk.h"
 #include "ops/attn_stop.h"
 #include "ops/embed.h"
 #include "ops/matmul.h"
@@ -262,36 +263,48 @@ Status BaseSession::enqueue_post_norm(const SessionGroup& group, const Stage& st
   });
 }
 
-Status BaseSession::enqueue_stage(const SessionGroup& group, uint32_t layer, uint32_t index) {
-  const Layer& l = layers()[layer];
-  const Stage& stage = l.stage[index];
-  // Whether the sessions' branches come right before: at the beginning of the recording, after attention, and after a
-  // norm of a stage's result.
-  const bool after_branches = index == 0 ? layer == 0 || ends_in_branches(layers()[layer - 1].stages().back())
-                                         : ends_in_branches(l.stage[index - 1]);
-  switch (stage.kind) {
-    case Stage::Kind::kAttend:
-      return enqueue_each(group, [&](BaseSession& session, bool selects) {
-        return session.enqueue_attention(layer, selects, group.parts, group.n == 1);
-      });
-    case Stage::Kind::kExperts:
-      if ((group.parts & part_bit(kPartGemv)) == 0) return {};
-      return enqueue_each(
-          group, [&](BaseSession& session, bool) { return session.enqueue_experts(layer, stage, group.n == 1); });
-    case Stage::Kind::kNorm:
-      if ((group.parts & part_bit(kPartOther)) == 0) return {};
-      return enqueue_each(group, [&](BaseSession& session, bool) {
-        float* const row = row_of(session.a_.b, stage.x);
-        return session.ops_.rms_norm(session.a_.cx,
-                                     {row, row, stage.norm, 1, row_width(*a_.config, stage.x), a_.config->norm_eps});
-      });
-    case Stage::Kind::kProject:
-    case Stage::Kind::kGlu:
-      break;
+// The stages of a step of a group, recorded by its leader.
+class BaseSession::StepWalk final : public LayerWalk {
+ public:
+  StepWalk(BaseSession& leader, const SessionGroup& group) : s_(leader), group_(group) {}
+
+ private:
+  Status attend(uint32_t layer) override {
+    return s_.enqueue_each(group_, [&](BaseSession& session, bool selects) {
+      return session.enqueue_attention(layer, selects, group_.parts, group_.n == 1);
+    });
   }
-  if ((group.parts & part_bit(kPartGemv)) != 0) WEIR_TRY(enqueue_products(group, stage, after_branches));
-  return stage.post_norm == nullptr ? Status() : enqueue_post_norm(group, stage);
-}
+
+  Status compute(const StageAt& at) override {
+    const Stage& stage = at.stage;
+    switch (stage.kind) {
+      case Stage::Kind::kExperts:
+        if (!records(kPartGemv)) return {};
+        return s_.enqueue_each(group_, [&](BaseSession& session, bool) {
+          return session.enqueue_experts(at.number, stage, group_.n == 1);
+        });
+      case Stage::Kind::kNorm:
+        if (!records(kPartOther)) return {};
+        return s_.enqueue_each(group_, [&](BaseSession& session, bool) {
+          return compute_rows({session.ops_, session.a_.cx, session.a_.b, *session.a_.config, 1}, at);
+        });
+      case Stage::Kind::kProject:
+      case Stage::Kind::kGlu:
+      case Stage::Kind::kAttend:
+        break;
+    }
+    // The sessions' branches come right before at the beginning of the recording, after attention, and after a norm of
+    // a stage's result.
+    const bool after_branches = at.before == nullptr || ends_in_branches(*at.before);
+    if (records(kPartGemv)) WEIR_TRY(s_.enqueue_products(group_, stage, after_branches));
+    return stage.post_norm == nullptr ? Status() : s_.enqueue_post_norm(group_, stage);
+  }
+
+  bool records(uint32_t part) const { return (group_.parts & part_bit(part)) != 0; }
+
+  BaseSession& s_;
+  const SessionGroup& group_;
+};
 
 // Sessions that step together each read the experts that they chose.
 Status BaseSession::enqueue_experts(uint32_t layer, const Stage& stage, bool overlap) {
@@ -354,9 +367,7 @@ Status BaseSession::enqueue_begin() {
 Status BaseSession::enqueue_step(const SessionGroup& group) {
   const bool whole = group.parts == kAllParts;
   if (whole) WEIR_TRY(enqueue_each(group, [](BaseSession& session, bool) { return session.enqueue_begin(); }));
-  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
-    for (uint32_t stage = 0; stage < layers()[layer].n_stages; ++stage) WEIR_TRY(enqueue_stage(group, layer, stage));
-  }
+  WEIR_TRY(StepWalk(*this, group).run(layers()));
   if ((group.parts & part_bit(kPartGemv)) != 0) {
     GemvArgs g;
     g.part[0] = {a_.weights->output, nullptr, nullptr, false};

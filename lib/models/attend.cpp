@@ -114,16 +114,11 @@ Status attend_windows(OpContext& cx, const OpTable& ops, const AttnPagedArgs& at
 
 }  // namespace
 
-Status attend_lists(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
-                    uint32_t* select, uint32_t* n_select) {
-  if (lists.stop.microbatch != 0) {
-    WEIR_TRY(ops.attn_progressive(cx, {attn, select, n_select, lists.stop, lists.source}));
-    return attend_windows(cx, ops, attn, select, n_select);
-  }
-  AttnPagedArgs a = attn;
-  a.select = lists.select;
-  a.n_select = lists.n_select;
-  return ops.attn_paged(cx, a);
+Status attend_until_enough(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
+                           uint32_t* select, uint32_t* n_select) {
+  WEIR_TRY(ops.attn_progressive(
+      cx, {.attn = attn, .select = select, .n_select = n_select, .stop = lists.stop, .source = lists.source}));
+  return attend_windows(cx, ops, attn, select, n_select);
 }
 
 bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok) {
@@ -158,62 +153,6 @@ Status attend_history(Step& s, const AttnPagedArgs& attn, uint32_t layer) {
   WEIR_TRY(s.backend->ops.attn_history(s.cx, history_args(s, attn, layer)));
   for (uint32_t i = 0; i < attn.kv.n_kv_heads; ++i) s.pages_attended += whole_pages(s.b.n_select[i]);
   return {};
-}
-
-// The policy selects pages before attention and observes it after.
-Status attend_step(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
-  const OpTable& ops = s.backend->ops;
-  const uint32_t n_heads = attn.n_heads;
-  PageLists lists;
-  const bool ruled = is_ruled(attention);
-  if (has_history(s, attention, layer)) return attend_history(s, attn, layer);
-  if (s.b.select != nullptr && ruled)
-    WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
-                              {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.copies, s.b.fetcher},
-                              lists));
-  if (lists.select != nullptr)
-    list_whole_windows(*s.kv, layer, n_heads, s.policy->needs().list_per_head, s.b.select, s.b.n_select);
-  WEIR_TRY(s.copies->failure());
-  attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
-  attn.page_mass = ruled || s.trace != nullptr ? s.b.page_mass : nullptr;
-  attn.lse = has_compensation(*s.kv, attn) ? s.b.lse : nullptr;
-  WEIR_TRY(attend_lists(s.cx, ops, attn, lists, s.b.select, s.b.n_select));
-  compensate(*s.kv, layer, attn);
-  if (lists.source != nullptr) WEIR_TRY(s.copies->failure());
-  const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
-  for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
-  if (ruled)
-    WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
-                               {layer, n_heads, attn.q, s.b.page_mass, s.b.page_score, lists, attn.pos + 1}));
-  if (s.trace == nullptr) return {};
-  return s.trace->layer(*s.kv, attn.pos + 1, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
-}
-
-// A prompt chunk attends all pages that are resident or cold; the policy observes the chunk's last rows, unless it
-// recalls pages.
-Status attend_chunk(Step& s, const Attention& attention, AttnPagedArgs attn, uint32_t layer) {
-  attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
-  const bool on_device = attends_on_device(s, attn);
-  if (!on_device && is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);
-  if (on_device) {
-    WEIR_TRY(attend_chunk_on_device(s, attn, layer));
-  } else {
-    WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
-    compensate(*s.kv, layer, attn);
-  }
-  if (attn.lse == nullptr || s.policy->needs().prompt_rows == 0) return {};
-  const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
-  if (s.policy->needs().history.group != 0) {
-    if (s.n_left == 0 && has_history(s, attention, layer)) {
-      const size_t row = size_t{attn.n_heads} * attn.kv.head_dim;
-      std::copy_n(attn.q + first * row, n_rows * row, learn_rows(s, layer));
-    }
-    return {};
-  }
-  return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
-                                  {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
-                                   s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left,
-                                   s.b.token_mass, attention.window, attention.soft_cap});
 }
 
 }  // namespace
@@ -252,7 +191,7 @@ Status look_ahead(Step& s, uint32_t layer) {
   return s.backend->ops.attn_history(s.cx, a);
 }
 
-Status attend(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer) {
+Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, AttnPagedArgs& attn) {
   const ModelConfig& c = s.model->config();
   const Attention& attention = s.model->weights().layers[layer].attention;
   const size_t q_at = size_t{row} * c.n_heads * c.head_dim, kv_at = size_t{row} * c.n_kv_heads * c.head_dim;
@@ -266,10 +205,71 @@ Status attend(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer) {
     const uint32_t n_rows = whole_pages(pass.pos + pass.n_tok) - pass.pos / kPageTokens;
     WEIR_TRY(s.backend->ops.page_digest(s.cx, {append.kv, append.append_row, n_rows}));
   }
-  AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
+  attn = attn_paged_args(pass, attention, layer);
   attn.q = append.q;
   attn.out = b.o + q_at;
-  return s.is_decode ? attend_step(s, attention, attn, layer) : attend_chunk(s, attention, attn, layer);
+  return {};
+}
+
+Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
+  const Attention& attention = s.model->weights().layers[layer].attention;
+  const OpTable& ops = s.backend->ops;
+  const uint32_t n_heads = attn.n_heads;
+  PageLists lists;
+  const bool ruled = is_ruled(attention);
+  if (has_history(s, attention, layer)) return attend_history(s, attn, layer);
+  if (s.b.select != nullptr && ruled)
+    WEIR_TRY(s.policy->select(s.cx, ops, *s.kv,
+                              {layer, n_heads, attn.q, s.b.page_score, s.b.select, s.b.n_select, s.copies, s.b.fetcher},
+                              lists));
+  if (lists.select != nullptr)
+    list_whole_windows(*s.kv, layer, n_heads, s.policy->needs().list_per_head, s.b.select, s.b.n_select);
+  WEIR_TRY(s.copies->failure());
+  attn.list_per_head = lists.select != nullptr && s.policy->needs().list_per_head;
+  attn.page_mass = ruled || s.trace != nullptr ? s.b.page_mass : nullptr;
+  attn.lse = has_compensation(*s.kv, attn) ? s.b.lse : nullptr;
+  if (lists.stop.microbatch != 0) {
+    WEIR_TRY(attend_until_enough(s.cx, ops, attn, lists, s.b.select, s.b.n_select));
+  } else {
+    attn.select = lists.select;
+    attn.n_select = lists.n_select;
+    WEIR_TRY(ops.attn_paged(s.cx, attn));
+  }
+  compensate(*s.kv, layer, attn);
+  if (lists.source != nullptr) WEIR_TRY(s.copies->failure());
+  const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
+  for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
+  if (ruled)
+    WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
+                               {layer, n_heads, attn.q, s.b.page_mass, s.b.page_score, lists, attn.pos + 1}));
+  if (s.trace == nullptr) return {};
+  return s.trace->layer(*s.kv, attn.pos + 1, layer, n_heads, s.policy->needs().list_per_head, lists, s.b.page_mass);
+}
+
+Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
+  const Attention& attention = s.model->weights().layers[layer].attention;
+  attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
+  const bool on_device = attends_on_device(s, attn);
+  if (!on_device && is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);
+  if (on_device) {
+    WEIR_TRY(attend_chunk_on_device(s, attn, layer));
+  } else {
+    WEIR_TRY(s.backend->ops.attn_paged(s.cx, attn));
+    compensate(*s.kv, layer, attn);
+  }
+  if (attn.lse == nullptr || s.policy->needs().prompt_rows == 0) return {};
+  const uint32_t n_rows = std::min(s.n_tok, s.policy->needs().prompt_rows), first = s.n_tok - n_rows;
+  if (s.policy->needs().history.group != 0) {
+    if (s.n_left == 0 && has_history(s, attention, layer)) {
+      const size_t row = size_t{attn.n_heads} * attn.kv.head_dim;
+      std::copy_n(attn.q + first * row, n_rows * row, learn_rows(s, layer));
+    }
+    return {};
+  }
+  return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
+                                  {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
+                                   s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left,
+                                   s.b.token_mass, attention.window, attention.soft_cap});
 }
 
 }  // namespace weir

@@ -40,9 +40,10 @@ void set_head_windows(const KvCache& kv, uint32_t layer, AttnPagedArgs& args);
 void list_whole_windows(const KvCache& kv, uint32_t layer, uint32_t n_heads, bool list_per_head, uint32_t* select,
                         uint32_t* n_select);
 
-// Attention of a decode step over the lists that a policy made: `select` and `n_select` are where it made them.
-Status attend_lists(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
-                    uint32_t* select, uint32_t* n_select);
+// Attention of a decode step that takes what the policy listed until it has seen enough (PageLists::stop); `select` and
+// `n_select` are where the lists are, which become what was attended.
+Status attend_until_enough(OpContext& cx, const OpTable& ops, const AttnPagedArgs& attn, const PageLists& lists,
+                           uint32_t* select, uint32_t* n_select);
 
 // Whether `n_tok` tokens from position `pos` on fill a page, and digests of this kind are made when a page is full.
 bool digests_are_due(DigestKind digest, uint32_t pos, uint32_t n_tok);
@@ -67,7 +68,12 @@ Status check_cancel(const Step& step, uint32_t layer);
 // nothing is again.
 Status learn(Step& step);
 
-// Runs the stage for the session of `step`. Its rows of q, k, v and o begin at row `row` of the buffers `b`.
-Status attend(Step& step, const StepBuffers& b, uint32_t row, uint32_t layer);
+// Attention of a layer, in the session of `step`, is two of these, one after the other. First q and k are rotated and
+// keys and values appended; the session's rows of q, k, v and o begin at row `row` of the buffers `b`, and `attn`
+// becomes its arguments. A decode step then selects pages, attends them and observes that; a chunk attends all pages,
+// resident or cold, and the policy observes its last rows, unless it recalls pages.
+Status append_rows(Step& step, const StepBuffers& b, uint32_t row, uint32_t layer, AttnPagedArgs& attn);
+Status attend_step(Step& step, AttnPagedArgs attn, uint32_t layer);
+Status attend_chunk(Step& step, AttnPagedArgs attn, uint32_t layer);
 
 }  // namespace weir

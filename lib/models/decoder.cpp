@@ -7,9 +7,9 @@
 
 #include "core/clock.h"
 #include "models/attend.h"
+#include "models/walk.h"
+#include "ops/attn_paged.h"
 #include "ops/embed.h"
-#include "ops/experts.h"
-#include "ops/glu_matmul.h"
 #include "ops/matmul.h"
 #include "ops/rms_norm.h"
 #include "ops/soft_cap.h"
@@ -24,85 +24,63 @@ uint32_t n_tokens_of(const StepGroup& group) { return group.n == 1 ? group.steps
 
 // What a pass over rows computes with, besides attention.
 struct Rows {
-  const OpTable& ops;
-  OpContext& cx;
-  const StepBuffers& b;
+  RowPass pass;
   const ModelWeights& weights;
   const DeviceRows* device;
 
   Status named(Status status) const { return device == nullptr ? status : device->named(status); }
 };
 
-Rows rows_of(Step& s) {
-  if (s.device != nullptr) return {s.device->backend->ops, s.device->cx, s.device->b, *s.device->weights, s.device};
-  return {s.backend->ops, s.cx, s.b, s.model->weights(), nullptr};
-}
-
-// Each session attends for itself. With a device, q, k and v come from it before and o goes to it after; while it
-// computes, the host looks for what it will attend.
-Status run_attention(const StepGroup& group, uint32_t layer) {
+Rows rows_of(const StepGroup& group) {
   Step& s = *group.steps[0];
   const ModelConfig& c = s.model->config();
-  const size_t n_tok = n_tokens_of(group), q_elements = n_tok * c.n_heads * c.head_dim;
-  if (s.device != nullptr) {
-    const size_t kv_elements = n_tok * c.n_kv_heads * c.head_dim;
-    WEIR_TRY(s.device->copy_out(s.b.q, s.device->b.q, (q_elements + 2 * kv_elements) * sizeof(float)));
-    for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(look_ahead(*group.steps[i], layer));
-    WEIR_TRY(s.device->wait());
-  }
-  const uint64_t started = s.device != nullptr ? now_ns() : 0;
-  for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(attend(*group.steps[i], s.b, i, layer));
-  if (s.device == nullptr) return {};
-  s.attention_ns += now_ns() - started;
-  if (std::exchange(s.device->has_output, false)) return {};
-  return s.device->copy_in(s.device->b.o, s.b.o, q_elements * sizeof(float));
+  const uint32_t n = n_tokens_of(group);
+  DeviceRows* const device = s.device;
+  if (device != nullptr) return {{device->backend->ops, device->cx, device->b, c, n}, *device->weights, device};
+  return {{s.backend->ops, s.cx, s.b, c, n}, s.model->weights(), nullptr};
 }
 
-// A stage that is not attention, over all rows of the pass. Matrices take the rows of all sessions together.
-Status run_rows(const StepGroup& group, const Rows& rows, uint32_t layer, const Stage& stage) {
-  Step& s = *group.steps[0];
-  const OpTable& ops = rows.ops;
-  OpContext& cx = rows.cx;
-  const StepBuffers& b = rows.b;
-  const ModelConfig& c = s.model->config();
-  const uint32_t n_tok = n_tokens_of(group);
-  float* const row = row_of(b, stage.x);
-  const float* x = row;
-  if (stage.kind == Stage::Kind::kNorm)
-    return ops.rms_norm(cx, {row, row, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps});
-  if (stage.norm != nullptr) {
-    WEIR_TRY(ops.rms_norm(cx, {b.h, x, stage.norm, n_tok, row_width(c, stage.x), c.norm_eps}));
-    x = b.h;
+// Matrices take the rows of all sessions together; each session attends for itself.
+class DecoderWalk final : public LayerWalk {
+ public:
+  DecoderWalk(const StepGroup& group, const Rows& rows) : group_(group), rows_(rows) {}
+
+ private:
+  Status check(uint32_t layer) override {
+    for (uint32_t i = 0; i < group_.n; ++i) WEIR_TRY(check_cancel(*group_.steps[i], layer));
+    return {};
   }
-  switch (stage.kind) {
-    case Stage::Kind::kProject: {
-      MatmulArgs a = {{}, stage.n_parts, x, n_tok};
-      for (uint32_t i = 0; i < stage.n_parts; ++i) {
-        const StagePart& part = stage.part[i];
-        a.part[i] = {part.w, part.bias, row_of(b, part.y), part.accumulate};
-      }
-      if (stage.post_norm == nullptr) return ops.matmul(cx, a);
-      const RmsNormArgs norm = take_to_norm(b, c, stage, a.part[0], n_tok);
-      WEIR_TRY(ops.matmul(cx, a));
-      return ops.rms_norm(cx, norm);
+
+  Status compute(const StageAt& at) override { return rows_.named(compute_rows(rows_.pass, at)); }
+
+  // With a device, q, k and v come from it before and o goes to it after; while it computes, the host looks for what it
+  // will attend.
+  Status attend(uint32_t layer) override {
+    Step& s = *group_.steps[0];
+    const ModelConfig& c = rows_.pass.config;
+    const size_t n_tok = rows_.pass.n_tok, q_elements = n_tok * c.n_heads * c.head_dim;
+    if (s.device != nullptr) {
+      const size_t kv_elements = n_tok * c.n_kv_heads * c.head_dim;
+      WEIR_TRY(s.device->copy_out(s.b.q, s.device->b.q, (q_elements + 2 * kv_elements) * sizeof(float)));
+      for (uint32_t i = 0; i < group_.n; ++i) WEIR_TRY(look_ahead(*group_.steps[i], layer));
+      WEIR_TRY(s.device->wait());
     }
-    case Stage::Kind::kGlu:
-      return ops.glu_matmul(cx, {row_of(b, stage.part[0].y), stage.part[0].w, stage.part[1].w, x, n_tok, stage.gate,
-                                 stage.part[0].bias, stage.part[1].bias});
-    case Stage::Kind::kExperts:
-      return ops.experts(cx, experts_args(rows.weights.layers[layer], stage, x, n_tok, b.x));
-    case Stage::Kind::kAttend:
-    case Stage::Kind::kNorm:
-      break;
+    const uint64_t started = s.device != nullptr ? now_ns() : 0;
+    for (uint32_t i = 0; i < group_.n; ++i) {
+      Step& own = *group_.steps[i];
+      AttnPagedArgs attn;
+      WEIR_TRY(append_rows(own, s.b, i, layer, attn));
+      WEIR_TRY(own.is_decode ? attend_step(own, attn, layer) : attend_chunk(own, attn, layer));
+    }
+    if (s.device == nullptr) return {};
+    s.attention_ns += now_ns() - started;
+    if (std::exchange(s.device->has_output, false)) return {};
+    return s.device->copy_in(s.device->b.o, s.b.o, q_elements * sizeof(float));
   }
-  return {};
-}
 
-Status run_stage(const StepGroup& group, uint32_t layer, const Stage& stage) {
-  if (stage.kind == Stage::Kind::kAttend) return run_attention(group, layer);
-  const Rows rows = rows_of(*group.steps[0]);
-  return rows.named(run_rows(group, rows, layer, stage));
-}
+  const StepGroup& group_;
+  const Rows& rows_;
+};
 
 void fill_rope(Step& s) {
   const RopeTable& rope = s.model->rope();
@@ -123,32 +101,6 @@ void set_key_rows(const ModelConfig& c, uint32_t n_tok, StepBuffers& b) {
 }
 
 }  // namespace
-
-float* row_of(const StepBuffers& b, Row row) {
-  switch (row) {
-    case Row::kX:
-      return b.x;
-    case Row::kQ:
-      return b.q;
-    case Row::kK:
-      return b.k;
-    case Row::kV:
-      return b.v;
-    case Row::kO:
-      return b.o;
-    case Row::kG:
-      return b.g;
-  }
-  return nullptr;
-}
-
-RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& c, const Stage& stage, MatmulPart& part,
-                         uint32_t n_tok) {
-  const RmsNormArgs norm = {part.y, b.r, stage.post_norm, n_tok, c.d_model, c.norm_eps, part.accumulate};
-  part.y = b.r;
-  part.accumulate = false;
-  return norm;
-}
 
 void lay_out_rows(const ModelConfig& c, uint32_t max_tok, Arena& arena, StepBuffers& b) {
   const uint64_t n = max_tok;
@@ -197,11 +149,6 @@ void lay_out_attention(const ModelConfig& c, const RopeTable& rope, const Policy
 
 namespace {
 
-Status check_cancel(const StepGroup& group, uint32_t layer) {
-  for (uint32_t i = 0; i < group.n; ++i) WEIR_TRY(check_cancel(*group.steps[i], layer));
-  return {};
-}
-
 // Prepares the device for a pass; `tokens` becomes where it finds them.
 Status open_device(const StepGroup& group, const int32_t*& tokens) {
   Step& s = *group.steps[0];
@@ -214,21 +161,12 @@ Status open_device(const StepGroup& group, const int32_t*& tokens) {
   return {};
 }
 
-Status run_all_layers(const StepGroup& group) {
-  Step& s = *group.steps[0];
-  const ModelConfig& c = s.model->config();
-  const int32_t* tokens = s.tokens;
-  if (s.device != nullptr) WEIR_TRY(open_device(group, tokens));
-  const Rows rows = rows_of(s);
-  WEIR_TRY(rows.named(
-      rows.ops.embed(rows.cx, {rows.b.x, rows.weights.token_embd, tokens, n_tokens_of(group), c.embedding_scale})));
-  for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    for (const Stage& stage : rows.weights.layers[layer].stages()) {
-      WEIR_TRY(check_cancel(group, layer));
-      WEIR_TRY(run_stage(group, layer, stage));
-    }
-  }
-  return learn(s);
+// The embeddings of a pass.
+Status embed(const StepGroup& group, const Rows& rows) {
+  const RowPass& p = rows.pass;
+  const int32_t* tokens = group.steps[0]->tokens;
+  if (rows.device != nullptr) WEIR_TRY(open_device(group, tokens));
+  return rows.named(p.ops.embed(p.cx, {p.b.x, rows.weights.token_embd, tokens, p.n_tok, p.config.embedding_scale}));
 }
 
 // Logits that were computed become those of a session.
@@ -243,12 +181,12 @@ Status take_logits(const StepGroup& group, uint32_t i, const float* from) {
 
 Status run_all_logits(const StepGroup& group) {
   Step& s = *group.steps[0];
-  const Rows rows = rows_of(s);
-  const ModelConfig& c = s.model->config();
-  const StepBuffers& b = rows.b;
-  const float* last = b.x + size_t{n_tokens_of(group) - group.n} * c.d_model;
-  WEIR_TRY(
-      rows.named(rows.ops.rms_norm(rows.cx, {b.h, last, rows.weights.output_norm, group.n, c.d_model, c.norm_eps})));
+  const Rows rows = rows_of(group);
+  const RowPass& p = rows.pass;
+  const ModelConfig& c = p.config;
+  const StepBuffers& b = p.b;
+  const float* last = b.x + size_t{p.n_tok - group.n} * c.d_model;
+  WEIR_TRY(rows.named(p.ops.rms_norm(p.cx, {b.h, last, rows.weights.output_norm, group.n, c.d_model, c.norm_eps})));
   // A matrix multiplication writes its rows one after another, but each session has its own logits. So the rows go to
   // g, which is free now and takes as many as it has room for, and from there to the sessions.
   const auto room =
@@ -258,11 +196,11 @@ Status run_all_logits(const StepGroup& group) {
     float* y = n > 1 ? b.g : s.device != nullptr ? b.logits : group.steps[done]->b.logits;
     const MatmulArgs product = {
         {{rows.weights.output, nullptr, y, false}, {}, {}}, 1, b.h + size_t{done} * c.d_model, n};
-    WEIR_TRY(rows.named(rows.ops.matmul(rows.cx, product)));
+    WEIR_TRY(rows.named(p.ops.matmul(p.cx, product)));
     for (uint32_t i = 0; i < n; ++i) {
       float* const logits = y + size_t{i} * c.vocab_size;
       if (c.logit_soft_cap != 0.0f)
-        WEIR_TRY(rows.named(rows.ops.soft_cap(rows.cx, {logits, c.vocab_size, c.logit_soft_cap})));
+        WEIR_TRY(rows.named(p.ops.soft_cap(p.cx, {logits, c.vocab_size, c.logit_soft_cap})));
       WEIR_TRY(take_logits(group, done + i, logits));
     }
   }
@@ -284,7 +222,11 @@ Status run_layers(const StepGroup& group) {
     fill_rope(*group.steps[i]);
     group.steps[i]->pages_attended = group.steps[i]->attention_ns = 0;
   }
-  return finish(group, run_all_layers(group));
+  const Rows rows = rows_of(group);
+  Status status = embed(group, rows);
+  if (status.ok()) status = DecoderWalk(group, rows).run(rows.weights.layers);
+  if (status.ok()) status = learn(*group.steps[0]);
+  return finish(group, status);
 }
 
 Status run_logits(const StepGroup& group) { return finish(group, run_all_logits(group)); }

@@ -17,17 +17,8 @@ namespace weir {
 class KvCache;
 class PageCopies;
 class Policy;
-struct MatmulPart;
 struct PageLists;
 struct PolicyNeeds;
-struct RmsNormArgs;
-
-float* row_of(const StepBuffers& b, Row row);
-
-// For a stage with a norm after it: sends the part's result to `r`, and returns the norm that brings it from there to
-// the row that the part names.
-RmsNormArgs take_to_norm(const StepBuffers& b, const ModelConfig& config, const Stage& stage, MatmulPart& part,
-                         uint32_t n_tok);
 
 // Where the pages of a prompt's attention lie on a device, a part of every stream's at a time.
 struct DeviceWindow {

@@ -1,7 +1,7 @@
 // What a decoder layer does, as data: a short list of stages over the rows of the activations. It is built once, when a
 // model is opened, from the architecture's row (struct Architecture, one in each <name>.cpp). The CPU's decoder
 // (decoder.cpp), the GPU's prompt chunks (lib/device/session_chunk.cpp) and its recorded decode step
-// (lib/device/session_step.cpp) walk the stages; none of them knows an architecture.
+// (lib/device/session_step.cpp) walk the stages in one walk (walk.h); none of them knows an architecture.
 #pragma once
 
 #include <cstdint>

@@ -77,23 +77,6 @@ class Session::ShownAnswer {
  public:
   ShownAnswer(Session& session, const weir_generate_options& options) : s_(session), options_(options) {}
 
-  Status run(weir_generate_result& result) {
-    Status status;
-    int32_t stop = WEIR_STOP_NONE;
-    while (stop == WEIR_STOP_NONE && status.ok()) status = add_token(stop, result);
-    if (!status.ok()) stop = status.code() == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
-    const std::string_view rest = s_.answering_.finish(stop);
-    if (!rest.empty() && agreement_.agreed) show(-1, rest);
-    if (!agreement_.agreed) stop = WEIR_STOP_CANCELLED;
-    if (stop != WEIR_STOP_STRING) result.stop_index = -1;
-    result.stop = stop;
-    result.n_tokens = s_.answering_.state().n_tokens;
-    WEIR_TRY(status);
-    if (stop != WEIR_STOP_CANCELLED) return {};
-    return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, agreement_.why());
-  }
-
- private:
   // Draws a token, shows it and appends it, or says why the answer ends.
   Status add_token(int32_t& stop, weir_generate_result& result) {
     weir_token token = -1;
@@ -119,6 +102,21 @@ class Session::ShownAnswer {
     return {};
   }
 
+  // Ends it, after the last token or the error that `status` is.
+  Status finish(Status status, int32_t stop, weir_generate_result& result) {
+    if (!status.ok()) stop = status.code() == WEIR_ERR_CANCELLED ? WEIR_STOP_CANCELLED : WEIR_STOP_ERROR;
+    const std::string_view rest = s_.answering_.finish(stop);
+    if (!rest.empty() && agreement_.agreed) show(-1, rest);
+    if (!agreement_.agreed) stop = WEIR_STOP_CANCELLED;
+    if (stop != WEIR_STOP_STRING) result.stop_index = -1;
+    result.stop = stop;
+    result.n_tokens = s_.answering_.state().n_tokens;
+    WEIR_TRY(status);
+    if (stop != WEIR_STOP_CANCELLED) return {};
+    return fail(WEIR_ERR_CANCELLED, "generation was cancelled after %u tokens%s", result.n_tokens, agreement_.why());
+  }
+
+ private:
   // Shows the application a token, or with -1 the rest of the text.
   void show(weir_token token, std::string_view text) {
     agreement_ = {};
@@ -142,7 +140,11 @@ Status Session::generate(const weir_generate_options& options, weir_generate_res
   Entry entry(*this);
   WEIR_TRY(entry.status());
   WEIR_TRY(Answers::open(*this, options));
-  return ShownAnswer(*this, options).run(result);
+  ShownAnswer answer(*this, options);
+  Status status;
+  int32_t stop = WEIR_STOP_NONE;
+  while (stop == WEIR_STOP_NONE && status.ok()) status = answer.add_token(stop, result);
+  return answer.finish(status, stop, result);
 }
 
 Status Session::begin_answer(const weir_generate_options& options) {

@@ -1,6 +1,6 @@
 // Sessions whose keys, values and attention stay on the host, while a device has the weights and computes everything
 // else. To the rest of the library they are sessions on the processor. In each layer the rows of q, k and v come from
-// the device and those of the output go there (run_attention in models/decoder.cpp); they lie in staging memory.
+// the device and those of the output go there (DecoderWalk in models/decoder.cpp); they lie in staging memory.
 // Prompts of some length are attended by the device, over pages that pass through it (models/attend_device.cpp).
 #pragma once
 

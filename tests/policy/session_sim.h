@@ -450,7 +450,14 @@ class Sim {
     AttnPagedArgs a = attn_args(layer, 1, lists);
     a.page_mass = data(mass_);
     if (has_compensation(kv, a)) a.lse = lse_of(1);
-    check(attend_lists(cx_, backend.ops, a, lists, select_.data(), n_select_.data()));
+    if (lists.stop.microbatch != 0) {
+      check(attend_until_enough(cx_, backend.ops, a, lists, select_.data(), n_select_.data()));
+    } else {
+      AttnPagedArgs listed = a;
+      listed.select = lists.select;
+      listed.n_select = lists.n_select;
+      check(backend.ops.attn_paged(cx_, listed));
+    }
     compensate(kv, layer, a);
     listed_[layer] = {};
     if (lists.select != nullptr) listed_[layer] = {select_, n_select_};

@@ -69,11 +69,13 @@ uint32_t n_lists(const AttnPagedArgs& a) { return a.list_per_head ? a.n_heads : 
 Status attend(OpContext& cx, const AttnDecodeArgs& a, const AttnPagedArgs& attn, const AttnProgressiveArgs* stops) {
   WEIR_TRY(expect_zero(a.counters, attn.kv.n_kv_heads, "attn_decode"));
   std::memset(a.scratch, 0xAB, kModuleBytes);
-  if (stops != nullptr) {
-    PageLists lists = {stops->select, stops->n_select, stops->stop};
-    WEIR_TRY(attend_lists(cx, ops(), attn, lists, stops->select, stops->n_select));
+  if (stops != nullptr && stops->stop.microbatch != 0) {
+    const PageLists lists = {stops->select, stops->n_select, stops->stop};
+    WEIR_TRY(attend_until_enough(cx, ops(), attn, lists, stops->select, stops->n_select));
   } else {
-    WEIR_TRY(ops().attn_paged(cx, attn));
+    AttnPagedArgs listed = attn;
+    if (stops != nullptr) listed.select = stops->select, listed.n_select = stops->n_select;
+    WEIR_TRY(ops().attn_paged(cx, listed));
   }
   const uint32_t* const n = stops != nullptr         ? stops->n_select
                             : attn.select != nullptr ? attn.n_select
