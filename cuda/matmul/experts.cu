@@ -353,8 +353,19 @@ Status check(const OpContext& cx, const ExpertsArgs& a) {
 }  // namespace
 
 RouteArgs route_args(const ExpertsArgs& a, const Routing& out) {
-  return {a.x,         nullptr,  0.0f,   a.router, a.router_bias, a.shared_router, a.n_tok, a.gate.w.n_cols,
-          a.n_experts, a.n_used, a.rule, out,      nullptr};
+  return {.x = a.x,
+          .norm = nullptr,
+          .eps = 0.0f,
+          .router = a.router,
+          .bias = a.router_bias,
+          .shared_router = a.shared_router,
+          .n_tok = a.n_tok,
+          .d_model = a.gate.w.n_cols,
+          .n_experts = a.n_experts,
+          .n_used = a.n_used,
+          .rule = a.rule,
+          .out = out,
+          .counter = nullptr};
 }
 
 uint64_t experts_scratch_bytes(const OpShapes& shapes) {

@@ -153,7 +153,15 @@ Status multiply(OpContext& cx, const ExpertsArgs& a, const Scratch& s, const Exp
     const uint32_t n_experts = std::min(slice_experts, a.n_experts - expert);
     for (uint32_t row = 0; row < n_rows; row += slice_rows) {
       const uint32_t n = std::min(slice_rows, n_rows - row);
-      DecodeArgs d = {stack.w.data, s.begin, expert, row, n, n_rows, 0, 0, s.weights};
+      DecodeArgs d = {.data = stack.w.data,
+                      .begin = s.begin,
+                      .first_expert = expert,
+                      .first_row = row,
+                      .n_rows = n,
+                      .rows_of_expert = n_rows,
+                      .units_of_row = 0,
+                      .n_units = 0,
+                      .out = s.weights};
       WEIR_TRY(decode(cx, stack.w.type, d, n_cols, n_experts, stack.w.n_rows));
       GemmGroups g = {};
       g.gemm.c = y + row;

@@ -378,26 +378,26 @@ void glu(float* gate, const float* up, size_t n) {
 
 const ActKernels& kernels() {
   static constexpr ActKernels table = {
-    HWY_TARGET,
-    true,
-    WEIR_INTEGER_GEMM,
-    kLanes,
-    kPanelVectors,
-    quantize,
+    .target = HWY_TARGET,
+    .has_gemm = true,
+    .integer_gemm = WEIR_INTEGER_GEMM,
+    .vector_tokens = kLanes,
+    .panel_vectors = kPanelVectors,
+    .quantize = quantize,
 #if WEIR_INTEGER_GEMM
-    pack,
-    pack_float,
-    {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kSubMinima>,
-     multiply_integer<TileKind::kGroupScale16>, multiply_integer<TileKind::kGroupScale64>,
-     multiply_integer<TileKind::kGroupMinima32>, multiply_integer<TileKind::kGroupMinima64>,
-     multiply_integer<TileKind::kGroupHalfMinima64>},
+    .pack = pack,
+    .pack_float = pack_float,
+    .multiply = {multiply_float, multiply_integer<TileKind::kSubScales>, multiply_integer<TileKind::kSubMinima>,
+                 multiply_integer<TileKind::kGroupScale16>, multiply_integer<TileKind::kGroupScale64>,
+                 multiply_integer<TileKind::kGroupMinima32>, multiply_integer<TileKind::kGroupMinima64>,
+                 multiply_integer<TileKind::kGroupHalfMinima64>},
 #else
-    nullptr,
-    pack_float,
-    {multiply_float},
+    .pack = nullptr,
+    .pack_float = pack_float,
+    .multiply = {multiply_float},
 #endif
-    store,
-    {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}
+    .store = store,
+    .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}
   };
   return table;
 }
@@ -421,17 +421,17 @@ void glu(float* gate, const float* up, size_t n) {
 }
 
 const ActKernels& kernels() {
-  static constexpr ActKernels table = {HWY_TARGET,
-                                       false,
-                                       false,
-                                       1,
-                                       1,
-                                       quantize,
-                                       nullptr,
-                                       nullptr,
-                                       {},
-                                       nullptr,
-                                       {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}};
+  static constexpr ActKernels table = {.target = HWY_TARGET,
+                                       .has_gemm = false,
+                                       .integer_gemm = false,
+                                       .vector_tokens = 1,
+                                       .panel_vectors = 1,
+                                       .quantize = quantize,
+                                       .pack = nullptr,
+                                       .pack_float = nullptr,
+                                       .multiply = {},
+                                       .store = nullptr,
+                                       .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}};
   return table;
 }
 

@@ -340,7 +340,16 @@ void finish_rows(const Block& b, bool masses) {
 void prefill_block(const AttnPagedArgs& a, const PrefillScratch& s, uint32_t kv_head, uint32_t begin, uint32_t end) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
   const uint32_t n_rows = (end - begin) * group;
-  Block b = {a, s, kv_head, begin, end, group, n_rows, static_cast<uint32_t>((n_rows + kStrip - 1) / kStrip), {}, 0};
+  Block b = {.a = a,
+             .s = s,
+             .kv_head = kv_head,
+             .begin = begin,
+             .end = end,
+             .group = group,
+             .n_rows = n_rows,
+             .n_strips = static_cast<uint32_t>((n_rows + kStrip - 1) / kStrip),
+             .pages = {},
+             .n_pages = 0};
   const bool masses = a.page_mass != nullptr && end == a.n_tok;
   const uint32_t n_pages = n_listed(a, kv_head);
   for (uint32_t g = 0; masses && g < group; ++g) {

@@ -82,10 +82,18 @@ void multiply_group(const GemmRun& run, const TaskRows& rows, size_t i, size_t n
   for (size_t panel = 0; panel < run.n_panels; ++panel) {
     const size_t n_vectors = panel_vectors(run, panel), tokens = n_vectors * run.act->vector_tokens;
     run.act->multiply[static_cast<size_t>(kind)](
-        {&tile, n_rows, packed_panel(run, panel) + g * group_bytes(run, n_vectors), n_cols, n_vectors,
-         c + panel * rows.total() * panel_tokens(run) + i * rows.padded * tokens,
-         w.data + rows.first * w.row_bytes + (g + 1) * encoded, w.row_bytes, rows.n_rows, g + 1 < groups ? encoded : 0,
-         panel, run.n_panels});
+        {.tile = &tile,
+         .n_rows = n_rows,
+         .x = packed_panel(run, panel) + g * group_bytes(run, n_vectors),
+         .n_cols = n_cols,
+         .n_vectors = n_vectors,
+         .c = c + panel * rows.total() * panel_tokens(run) + i * rows.padded * tokens,
+         .next = w.data + rows.first * w.row_bytes + (g + 1) * encoded,
+         .next_stride = w.row_bytes,
+         .next_rows = rows.n_rows,
+         .next_bytes = g + 1 < groups ? encoded : 0,
+         .next_first = panel,
+         .next_every = run.n_panels});
   }
 }
 

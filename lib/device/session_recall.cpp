@@ -165,8 +165,15 @@ Status BaseSession::attend_units(const DeviceChunk& chunk, const AttnPagedArgs& 
   for (uint32_t first = 0; first < n_rows; first += kSplitPages) {
     WEIR_TRY(wait("a prompt chunk"));  // the unit before has been loaded
     chunk.pages->load_unit(layer, first);
-    WEIR_TRY(queue_.load_unit(
-        {recall_, whole.kv.pool, w.pages, w.slots, w.first_pos, w.len, w.n_pages, whole.kv.n_kv_heads, page_bytes}));
+    WEIR_TRY(queue_.load_unit({.host = recall_,
+                               .pool = whole.kv.pool,
+                               .window = w.pages,
+                               .slots = w.slots,
+                               .first_pos = w.first_pos,
+                               .len = w.len,
+                               .n_pages = w.n_pages,
+                               .n_kv_heads = whole.kv.n_kv_heads,
+                               .page_bytes = page_bytes}));
     carry.first = first == 0;
     carry.last = first + kSplitPages >= n_rows;
     WEIR_TRY(ops_.attn_paged(a_.cx, attn));

@@ -66,9 +66,16 @@ Status BaseSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
     case StepRules::Observe::kNone:
       return {};
     case StepRules::Observe::kAccumulate:
-      return ops_.page_accumulate(
-          a_.cx, {page_mass(layer), a_.kv->last_scores(layer), kv.len, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads,
-                  rules.accumulate, a_.kv->flags(layer), rules.marks ? a_.kv->stamps(layer) : nullptr});
+      return ops_.page_accumulate(a_.cx, {.weight = page_mass(layer),
+                                          .score = a_.kv->last_scores(layer),
+                                          .len = kv.len,
+                                          .n_pages = kv.n_pages,
+                                          .capacity = kv.capacity,
+                                          .n_heads = n_heads,
+                                          .n_kv_heads = kv.n_kv_heads,
+                                          .rule = rules.accumulate,
+                                          .flags = a_.kv->flags(layer),
+                                          .mark = rules.marks ? a_.kv->stamps(layer) : nullptr});
     case StepRules::Observe::kStampMass:
       return queue_.page_stamp_at({stamp, a_.device.state});
     case StepRules::Observe::kStampDigest:

@@ -174,10 +174,17 @@ Status learn(Step& s) {
     if (!has_history(s, attention, layer)) continue;
     if (can_forget || !has_begun) WEIR_TRY(check_cancel(s, layer));
     has_begun = true;
-    WEIR_TRY(s.policy->observe_prompt(
-        s.cx, s.backend->ops, *s.kv,
-        {layer, c.n_heads, learn_rows(s, layer), s.b.lse, n_rows, s.kv->n_tokens() + s.n_tok - n_rows, 0,
-         s.b.token_mass, attention.window, attention.soft_cap}));
+    WEIR_TRY(s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
+                                      {.layer = layer,
+                                       .n_heads = c.n_heads,
+                                       .q = learn_rows(s, layer),
+                                       .lse = s.b.lse,
+                                       .n_rows = n_rows,
+                                       .pos = s.kv->n_tokens() + s.n_tok - n_rows,
+                                       .n_left = 0,
+                                       .token_mass = s.b.token_mass,
+                                       .window = attention.window,
+                                       .soft_cap = attention.soft_cap}));
   }
   return {};
 }
@@ -267,9 +274,16 @@ Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
     return {};
   }
   return s.policy->observe_prompt(s.cx, s.backend->ops, *s.kv,
-                                  {layer, attn.n_heads, attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
-                                   s.b.lse + size_t{first} * attn.n_heads, n_rows, attn.pos + first, s.n_left,
-                                   s.b.token_mass, attention.window, attention.soft_cap});
+                                  {.layer = layer,
+                                   .n_heads = attn.n_heads,
+                                   .q = attn.q + size_t{first} * attn.n_heads * attn.kv.head_dim,
+                                   .lse = s.b.lse + size_t{first} * attn.n_heads,
+                                   .n_rows = n_rows,
+                                   .pos = attn.pos + first,
+                                   .n_left = s.n_left,
+                                   .token_mass = s.b.token_mass,
+                                   .window = attention.window,
+                                   .soft_cap = attention.soft_cap});
 }
 
 }  // namespace weir

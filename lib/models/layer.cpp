@@ -125,8 +125,18 @@ uint32_t row_width(const ModelConfig& c, Row row) {
 ExpertsArgs experts_args(const Layer& layer, const Stage& stage, const float* x, uint32_t n_tok, float* y) {
   const Experts& e = layer.experts;
   const auto stack = [&](uint32_t i) { return ExpertStack{stage.part[i].w, stage.part[i].bias}; };
-  ExpertsArgs a = {y,          x,        n_tok,         e.n,      e.n_used, e.rule,
-                   stage.gate, e.router, e.router_bias, stack(0), stack(1), stack(2)};
+  ExpertsArgs a = {.y = y,
+                   .x = x,
+                   .n_tok = n_tok,
+                   .n_experts = e.n,
+                   .n_used = e.n_used,
+                   .rule = e.rule,
+                   .activation = stage.gate,
+                   .router = e.router,
+                   .router_bias = e.router_bias,
+                   .gate = stack(0),
+                   .up = stack(1),
+                   .down = stack(2)};
   if (e.shared_router == nullptr) return a;
   a.shared_router = e.shared_router;
   a.shared_gate = stage.part[3].w;

@@ -74,9 +74,16 @@ class LfpsPolicy final : public Policy {
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
     if (a.n_left != 0 || a.layer < needs_.history_from_layer) return {};
     const uint32_t end = a.pos + a.n_rows;
-    return ops.history_begin(
-        cx, {a.q, kv.view(a.layer), a.n_rows, a.n_heads, a.pos, attn_scale_, a.soft_cap, kv.history(a.layer), o_.rules,
-             history_size(end - std::min(end, o_.rules.n_sink)).candidates});
+    return ops.history_begin(cx, {.q = a.q,
+                                  .kv = kv.view(a.layer),
+                                  .n_rows = a.n_rows,
+                                  .n_heads = a.n_heads,
+                                  .pos = a.pos,
+                                  .scale = attn_scale_,
+                                  .soft_cap = a.soft_cap,
+                                  .history = kv.history(a.layer),
+                                  .rules = o_.rules,
+                                  .candidates = history_size(end - std::min(end, o_.rules.n_sink)).candidates});
   }
 
  private:

@@ -203,8 +203,16 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
   const uint32_t skipped = a.n_rows - std::min(a.n_rows, o_.window);
   const uint32_t n_rows = a.n_rows - skipped, pos = a.pos + skipped;
   const size_t first = size_t{skipped} * a.n_heads;
-  WEIR_TRY(ops.token_mass(cx, {a.token_mass, a.q + first * view.head_dim, a.lse + first, view, n_rows, a.n_heads, pos,
-                               attn_scale_, a.window, a.soft_cap}));
+  WEIR_TRY(ops.token_mass(cx, {.mass = a.token_mass,
+                               .q = a.q + first * view.head_dim,
+                               .lse = a.lse + first,
+                               .kv = view,
+                               .n_rows = n_rows,
+                               .n_heads = a.n_heads,
+                               .pos = pos,
+                               .scale = attn_scale_,
+                               .window = a.window,
+                               .soft_cap = a.soft_cap}));
   for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
     const float* mass = a.token_mass + size_t{kv_head} * view.capacity * kPageTokens;
     score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, pos,

@@ -122,8 +122,15 @@ class Session::ShownAnswer {
     agreement_ = {};
     if (options_.on_token == nullptr) return;
     const uint32_t index = s_.answering_.state().n_tokens;
-    weir_token_event event = {
-        sizeof(weir_token_event), token, index, s_.kv_.n_tokens(), text.data(), text.size(), NAN, 0, nullptr};
+    weir_token_event event = {.struct_size = sizeof(weir_token_event),
+                              .token = token,
+                              .index = index,
+                              .n_tokens = s_.kv_.n_tokens(),
+                              .text = text.data(),
+                              .text_bytes = text.size(),
+                              .logprob = NAN,
+                              .n_top = 0,
+                              .top = nullptr};
     if (token >= 0) s_.answering_.probs().tell(event);
     // The thread may call more functions of its session than in other callbacks.
     s_.token_thread_.store(this_thread());

@@ -40,11 +40,17 @@ class DeviceMachine::Observer final : public ChunkObserver {
     bridge.cx.stream = &bridge;
     OpTable ops = {};
     ops.token_mass = token_mass_on_device;
-    failed_ =
-        m_.w_.policy.observe_prompt(bridge.cx, ops, *m_.w_.tables.change(),
-                                    {layer, c.n_heads, m_.w_.step.b.q + size_t{first} * c.n_heads * c.head_dim,
-                                     m_.w_.step.b.lse + size_t{first} * c.n_heads, n_rows, m_.kv().n_tokens() + first,
-                                     n_left_, m_.staging_.token_mass, attention.window, attention.soft_cap});
+    failed_ = m_.w_.policy.observe_prompt(bridge.cx, ops, *m_.w_.tables.change(),
+                                          {.layer = layer,
+                                           .n_heads = c.n_heads,
+                                           .q = m_.w_.step.b.q + size_t{first} * c.n_heads * c.head_dim,
+                                           .lse = m_.w_.step.b.lse + size_t{first} * c.n_heads,
+                                           .n_rows = n_rows,
+                                           .pos = m_.kv().n_tokens() + first,
+                                           .n_left = n_left_,
+                                           .token_mass = m_.staging_.token_mass,
+                                           .window = attention.window,
+                                           .soft_cap = attention.soft_cap});
     return failed_;
   }
   // Not ok when the chunk failed because of the policy; the message is then the library's own.

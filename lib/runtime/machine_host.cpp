@@ -157,9 +157,17 @@ Status HostMachine::fill_history() {
       random = random * 6364136223846793005u + 1442695040888963407u;
       b.q[i] = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-22f;  // [-2, 2)
     }
-    WEIR_TRY(w_.policy.observe_prompt(
-        w_.step.cx, w_.step.backend->ops, *kv,
-        {layer, c.n_heads, b.q, b.lse, n_rows, kv->n_tokens() - n_rows, 0, b.token_mass, 0, attention.soft_cap}));
+    WEIR_TRY(w_.policy.observe_prompt(w_.step.cx, w_.step.backend->ops, *kv,
+                                      {.layer = layer,
+                                       .n_heads = c.n_heads,
+                                       .q = b.q,
+                                       .lse = b.lse,
+                                       .n_rows = n_rows,
+                                       .pos = kv->n_tokens() - n_rows,
+                                       .n_left = 0,
+                                       .token_mass = b.token_mass,
+                                       .window = 0,
+                                       .soft_cap = attention.soft_cap}));
   }
   return {};
 }

@@ -158,9 +158,16 @@ PolicyConfig describe_model(const weir_session_options& o, const ModelConfig& c)
 // Streams and pages, and whether the options fit them.
 Status describe_pages(const weir_session_options& o, const ModelConfig& c, const PolicyNeeds& needs,
                       const StreamWindows& windows, SessionSetup& setup) {
-  setup.kv = {c.n_layers,   c.n_kv_heads,        c.head_dim,       needs.pages_per_stream,
-              needs.digest, needs.n_wide_layers, needs.wide_pages, needs.prompt_scores,
-              c.window,     c.global_every};
+  setup.kv = {.n_layers = c.n_layers,
+              .n_kv_heads = c.n_kv_heads,
+              .head_dim = c.head_dim,
+              .pages_per_stream = needs.pages_per_stream,
+              .digest = needs.digest,
+              .n_wide_layers = needs.n_wide_layers,
+              .wide_pages = needs.wide_pages,
+              .prompt_scores = needs.prompt_scores,
+              .window = c.window,
+              .global_every = c.global_every};
   setup.kv.windows = windows;
   setup.kv.own_pages = windows.pages(setup.max_tok, needs.context_tokens);
   setup.kv.recall_slots = needs.recall_slots;

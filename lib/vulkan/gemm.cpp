@@ -36,19 +36,19 @@ Status multiply_f32(const Product& p, const float* x, uint32_t first, uint32_t n
   const Weight& w = p.part->w;
   const uint32_t width = width_of(p.n_tok), tokens = kGemmTokens * width / 2;
   Touches t;
-  const GemmPush push = {t.writes(p.part->y + uint64_t{first} * w.n_rows, float_bytes(uint64_t{n_tok} * w.n_rows)),
-                         t.reads(x + uint64_t{first} * w.n_cols, float_bytes(uint64_t{n_tok} * w.n_cols)),
-                         t.reads(w.data, weight_bytes(w)),
-                         t.reads(p.part->bias, float_bytes(w.n_rows)),
-                         t.reads(p.gates == nullptr ? nullptr : p.gates + first, float_bytes(n_tok)),
-                         {0, 0},
-                         blocks_of(w),
-                         w.n_cols,
-                         w.n_rows,
-                         n_tok,
-                         w.n_rows,
-                         p.result,
-                         static_cast<uint>(p.activation)};
+  const GemmPush push = {.y = t.writes(p.part->y + uint64_t{first} * w.n_rows, float_bytes(uint64_t{n_tok} * w.n_rows)),
+                         .x = t.reads(x + uint64_t{first} * w.n_cols, float_bytes(uint64_t{n_tok} * w.n_cols)),
+                         .w = t.reads(w.data, weight_bytes(w)),
+                         .bias = t.reads(p.part->bias, float_bytes(w.n_rows)),
+                         .gates = t.reads(p.gates == nullptr ? nullptr : p.gates + first, float_bytes(n_tok)),
+                         .scales = {0, 0},
+                         .n = blocks_of(w),
+                         .n_cols = w.n_cols,
+                         .n_rows = w.n_rows,
+                         .n_tok = n_tok,
+                         .stride = w.n_rows,
+                         .result = p.result,
+                         .activation = static_cast<uint>(p.activation)};
   const uint32_t across = (n_tok + tokens - 1) / tokens, down = (w.n_rows + kGemmRows - 1) / kGemmRows;
   return context().dispatch(Kernel::kGemm, w.type, {width}, push, t, {across, std::min(down, kMaxGroups)});
 }
@@ -130,19 +130,19 @@ Status multiply(const Scratch& scratch, const Slice& s) {
   Touches t;
   // The bytes of y between the first and the last element; its rows are longer than the slice.
   const uint64_t y_floats = uint64_t{n_tok - 1} * n_rows + s.n;
-  const GemmPush push = {t.writes(part.y + s.first, float_bytes(y_floats)),
-                         t.reads(scratch.x, uint64_t{n_tok} * n_cols * kHalf),
-                         t.reads(s.weights, uint64_t{s.n} * n_cols * kHalf),
-                         t.reads(part.bias == nullptr ? nullptr : part.bias + s.first, float_bytes(s.n)),
-                         t.reads(s.product.gates, float_bytes(n_tok)),
-                         t.reads(scratch.scales, float_bytes(n_tok)),
-                         0,
-                         n_cols,
-                         s.n,
-                         n_tok,
-                         n_rows,
-                         s.product.result,
-                         static_cast<uint>(s.product.activation)};
+  const GemmPush push = {.y = t.writes(part.y + s.first, float_bytes(y_floats)),
+                         .x = t.reads(scratch.x, uint64_t{n_tok} * n_cols * kHalf),
+                         .w = t.reads(s.weights, uint64_t{s.n} * n_cols * kHalf),
+                         .bias = t.reads(part.bias == nullptr ? nullptr : part.bias + s.first, float_bytes(s.n)),
+                         .gates = t.reads(s.product.gates, float_bytes(n_tok)),
+                         .scales = t.reads(scratch.scales, float_bytes(n_tok)),
+                         .n = 0,
+                         .n_cols = n_cols,
+                         .n_rows = s.n,
+                         .n_tok = n_tok,
+                         .stride = n_rows,
+                         .result = s.product.result,
+                         .activation = static_cast<uint>(s.product.activation)};
   const MatrixTile& tile = context().device.tiles[which];
   const Variant variant = {.invocations = tile.invocations, .tile = which};
   return context().dispatch(Kernel::kGemmCoop, WeightType::kF32, variant, push, t,

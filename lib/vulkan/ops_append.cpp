@@ -67,17 +67,17 @@ Status digest(const KvView& kv, const uint32_t* first_row, uint32_t n_rows) {
   if (kv.digest == DigestKind::kNone) return fail(WEIR_ERR_INTERNAL, "Vulkan: digests of no kind");
   if (n_rows == 0) return {};
   Touches t;
-  const PageDigestPush push = {t.writes(kv.digests, digest_bytes(kv)),
-                               t.reads(kv.pool, bytes_from(kv.pool)),
-                               t.reads(kv.slots, row_bytes(kv)),
-                               t.reads(kv.len, row_bytes(kv)),
-                               t.reads(kv.n_pages, stream_bytes(kv)),
-                               t.reads(first_row, stream_bytes(kv)),
-                               n_rows,
-                               kv.capacity,
-                               kv.head_dim,
-                               static_cast<uint>(kv.digest),
-                               kv.digest_by_row ? 1u : 0u};
+  const PageDigestPush push = {.digests = t.writes(kv.digests, digest_bytes(kv)),
+                               .pool = t.reads(kv.pool, bytes_from(kv.pool)),
+                               .slots = t.reads(kv.slots, row_bytes(kv)),
+                               .len = t.reads(kv.len, row_bytes(kv)),
+                               .n_pages = t.reads(kv.n_pages, stream_bytes(kv)),
+                               .first_row = t.reads(first_row, stream_bytes(kv)),
+                               .n_rows = n_rows,
+                               .capacity = kv.capacity,
+                               .head_dim = kv.head_dim,
+                               .kind = static_cast<uint>(kv.digest),
+                               .digest_by_row = kv.digest_by_row ? 1u : 0u};
   return context().dispatch(Kernel::kPageDigest, WeightType::kF32, {1}, push, t,
                             {groups_of(std::min(n_rows, kv.capacity)), kv.n_kv_heads});
 }

@@ -258,23 +258,23 @@ Status token_mass(OpContext&, const TokenMassArgs& a) {
   WEIR_TRY(check_pages(a.kv, a.n_heads));
   const uint64_t n = uint64_t{a.n_rows} * a.n_heads;
   Touches t;
-  const TokenMassPush push = {t.writes(a.mass, row_bytes(a.kv) * kPageTokens),
-                              t.reads(a.q, float_bytes(n * a.kv.head_dim)),
-                              t.reads(a.lse, float_bytes(n)),
-                              t.reads(a.kv.pool, bytes_from(a.kv.pool)),
-                              t.reads(a.kv.slots, row_bytes(a.kv)),
-                              t.reads(a.kv.first_pos, row_bytes(a.kv)),
-                              t.reads(a.kv.len, row_bytes(a.kv)),
-                              t.reads(a.kv.n_pages, stream_bytes(a.kv)),
-                              a.n_rows,
-                              a.n_heads,
-                              a.kv.n_kv_heads,
-                              a.kv.head_dim,
-                              a.kv.capacity,
-                              a.pos,
-                              a.window,
-                              a.scale,
-                              a.soft_cap};
+  const TokenMassPush push = {.mass = t.writes(a.mass, row_bytes(a.kv) * kPageTokens),
+                              .q = t.reads(a.q, float_bytes(n * a.kv.head_dim)),
+                              .lse = t.reads(a.lse, float_bytes(n)),
+                              .pool = t.reads(a.kv.pool, bytes_from(a.kv.pool)),
+                              .slots = t.reads(a.kv.slots, row_bytes(a.kv)),
+                              .first_pos = t.reads(a.kv.first_pos, row_bytes(a.kv)),
+                              .len = t.reads(a.kv.len, row_bytes(a.kv)),
+                              .n_pages = t.reads(a.kv.n_pages, stream_bytes(a.kv)),
+                              .n_rows = a.n_rows,
+                              .n_heads = a.n_heads,
+                              .n_kv_heads = a.kv.n_kv_heads,
+                              .head_dim = a.kv.head_dim,
+                              .capacity = a.kv.capacity,
+                              .pos = a.pos,
+                              .window = a.window,
+                              .scale = a.scale,
+                              .soft_cap = a.soft_cap};
   return context().dispatch(Kernel::kTokenMass, WeightType::kF32, {vectors_of(a.kv.head_dim)}, push, t,
                             {std::min(a.kv.capacity, kMaxGroups), a.kv.n_kv_heads});
 }

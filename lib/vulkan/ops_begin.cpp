@@ -12,19 +12,19 @@ namespace weir::vulkan {
 namespace {
 
 VictimRules victim_rules(const StepRules& r) {
-  return {static_cast<uint>(r.victim),
-          r.front_rows,
-          r.window_tokens,
-          r.protect.pages,
-          r.protect.share,
-          r.decode_pages,
-          r.all_pages,
-          r.whole_prompt_pages,
-          r.recent_tokens,
-          r.per_step ? 1u : 0u,
-          r.seed,
-          r.prompt_slots,
-          r.by_gap ? 1u : 0u};
+  return {.victim = static_cast<uint>(r.victim),
+          .front_rows = r.front_rows,
+          .window_tokens = r.window_tokens,
+          .protect_pages = r.protect.pages,
+          .protect_share = r.protect.share,
+          .decode_pages = r.decode_pages,
+          .all_pages = r.all_pages,
+          .whole_prompt_pages = r.whole_prompt_pages,
+          .recent_tokens = r.recent_tokens,
+          .per_step = r.per_step ? 1u : 0u,
+          .seed = r.seed,
+          .prompt_slots = r.prompt_slots,
+          .by_gap = r.by_gap ? 1u : 0u};
 }
 
 // The number of values follows from that of the streams.

@@ -81,19 +81,19 @@ Status gates(const ExpertsArgs& a, const Scratch& s) {
   const Weight& w = a.gate.w;
   const uint32_t n_rows = w.n_rows / a.n_experts;
   Touches t;
-  const ExpertGluPush push = {t.writes(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * n_rows)),
-                              t.reads(a.x, float_bytes(uint64_t{a.n_tok} * w.n_cols)),
-                              t.reads(w.data, weight_bytes(w)),
-                              t.reads(a.up.w.data, weight_bytes(a.up.w)),
-                              t.reads(a.gate.bias, float_bytes(w.n_rows)),
-                              t.reads(a.up.bias, float_bytes(w.n_rows)),
-                              t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
-                              blocks_of(w),
-                              row_blocks_of(w),
-                              n_rows,
-                              a.n_tok,
-                              a.n_used,
-                              static_cast<uint>(a.activation)};
+  const ExpertGluPush push = {.inner = t.writes(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * n_rows)),
+                              .x = t.reads(a.x, float_bytes(uint64_t{a.n_tok} * w.n_cols)),
+                              .gate = t.reads(w.data, weight_bytes(w)),
+                              .up = t.reads(a.up.w.data, weight_bytes(a.up.w)),
+                              .gate_bias = t.reads(a.gate.bias, float_bytes(w.n_rows)),
+                              .up_bias = t.reads(a.up.bias, float_bytes(w.n_rows)),
+                              .ids = t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                              .n = blocks_of(w),
+                              .n_blocks = row_blocks_of(w),
+                              .n_rows = n_rows,
+                              .n_tok = a.n_tok,
+                              .n_used = a.n_used,
+                              .activation = static_cast<uint>(a.activation)};
   return context().dispatch(Kernel::kExpertGlu, w.type, {1}, push, t,
                             {groups_for(n_rows), std::min(a.n_tok * a.n_used, kMaxGroups)});
 }
@@ -102,17 +102,17 @@ Status down(const ExpertsArgs& a, const Scratch& s) {
   const Weight& w = a.down.w;
   const uint32_t n_rows = w.n_rows / a.n_experts;
   Touches t;
-  const ExpertDownPush push = {t.writes(a.y, float_bytes(uint64_t{a.n_tok} * n_rows)),
-                               t.reads(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * w.n_cols)),
-                               t.reads(w.data, weight_bytes(w)),
-                               t.reads(a.down.bias, float_bytes(w.n_rows)),
-                               t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
-                               t.reads(s.weights, float_bytes(uint64_t{a.n_tok} * a.n_used)),
-                               blocks_of(w),
-                               row_blocks_of(w),
-                               n_rows,
-                               a.n_tok,
-                               a.n_used};
+  const ExpertDownPush push = {.y = t.writes(a.y, float_bytes(uint64_t{a.n_tok} * n_rows)),
+                               .inner = t.reads(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * w.n_cols)),
+                               .w = t.reads(w.data, weight_bytes(w)),
+                               .bias = t.reads(a.down.bias, float_bytes(w.n_rows)),
+                               .ids = t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                               .weights = t.reads(s.weights, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                               .n = blocks_of(w),
+                               .n_blocks = row_blocks_of(w),
+                               .n_rows = n_rows,
+                               .n_tok = a.n_tok,
+                               .n_used = a.n_used};
   return context().dispatch(Kernel::kExpertDown, w.type, {1}, push, t,
                             {groups_for((n_rows + 1) / 2), std::min(a.n_tok, kMaxGroups)});
 }

@@ -52,16 +52,16 @@ Status gated_matmul(OpContext& cx, const MatmulPart& part, const float* x, const
   WEIR_TRY(check_weight(w));
   if (n_tok > kMaxColumns) return gemm(cx, {{part, {}, {}}, 1, x, n_tok}, gates);
   Touches t;
-  const GemvPush push = {t.writes(part.y, float_bytes(uint64_t{n_tok} * w.n_rows)),
-                         t.reads(x, float_bytes(uint64_t{n_tok} * w.n_cols)),
-                         t.reads(w.data, weight_bytes(w)),
-                         t.reads(part.bias, float_bytes(w.n_rows)),
-                         t.reads(gates, float_bytes(n_tok)),
-                         blocks_of(w),
-                         row_blocks_of(w),
-                         w.n_rows,
-                         n_tok,
-                         part.accumulate ? 1u : 0u};
+  const GemvPush push = {.y = t.writes(part.y, float_bytes(uint64_t{n_tok} * w.n_rows)),
+                         .x = t.reads(x, float_bytes(uint64_t{n_tok} * w.n_cols)),
+                         .w = t.reads(w.data, weight_bytes(w)),
+                         .bias = t.reads(part.bias, float_bytes(w.n_rows)),
+                         .gates = t.reads(gates, float_bytes(n_tok)),
+                         .n = blocks_of(w),
+                         .n_blocks = row_blocks_of(w),
+                         .n_rows = w.n_rows,
+                         .n_tok = n_tok,
+                         .accumulate = part.accumulate ? 1u : 0u};
   return context().dispatch(Kernel::kGemv, w.type, {columns_for(n_tok)}, push, t, grid_of((w.n_rows + 1) / 2, n_tok));
 }
 
@@ -83,17 +83,17 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
   if (a.n_tok == 0) return {};
   if (a.n_tok > kMaxColumns) return gemm_glu(cx, a);
   Touches t;
-  const GluPush push = {t.writes(a.y, float_bytes(uint64_t{a.n_tok} * a.gate.n_rows)),
-                        t.reads(a.x, float_bytes(uint64_t{a.n_tok} * a.gate.n_cols)),
-                        t.reads(a.gate.data, weight_bytes(a.gate)),
-                        t.reads(a.up.data, weight_bytes(a.up)),
-                        t.reads(a.gate_bias, float_bytes(a.gate.n_rows)),
-                        t.reads(a.up_bias, float_bytes(a.up.n_rows)),
-                        blocks_of(a.gate),
-                        row_blocks_of(a.gate),
-                        a.gate.n_rows,
-                        a.n_tok,
-                        static_cast<uint>(a.activation)};
+  const GluPush push = {.y = t.writes(a.y, float_bytes(uint64_t{a.n_tok} * a.gate.n_rows)),
+                        .x = t.reads(a.x, float_bytes(uint64_t{a.n_tok} * a.gate.n_cols)),
+                        .gate = t.reads(a.gate.data, weight_bytes(a.gate)),
+                        .up = t.reads(a.up.data, weight_bytes(a.up)),
+                        .gate_bias = t.reads(a.gate_bias, float_bytes(a.gate.n_rows)),
+                        .up_bias = t.reads(a.up_bias, float_bytes(a.up.n_rows)),
+                        .n = blocks_of(a.gate),
+                        .n_blocks = row_blocks_of(a.gate),
+                        .n_rows = a.gate.n_rows,
+                        .n_tok = a.n_tok,
+                        .activation = static_cast<uint>(a.activation)};
   return context().dispatch(Kernel::kGlu, a.gate.type, {columns_for(a.n_tok)}, push, t,
                             grid_of(a.gate.n_rows, a.n_tok));
 }

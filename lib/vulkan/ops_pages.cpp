@@ -47,23 +47,23 @@ Status dispatch(Kernel kernel, const auto& push, const Touches& t, Grid grid, co
 Status stamp_pages(const PageStampArgs& a, const StepState* state) {
   const uint64_t rows = uint64_t{a.n_kv_heads} * a.capacity;
   Touches t;
-  const PageStampPush push = {t.reads(a.weight, float_bytes(uint64_t{a.n_heads} * a.capacity)),
-                              t.reads(a.select, word_bytes(rows)),
-                              t.reads(a.n_select, word_bytes(a.n_kv_heads)),
-                              t.writes(a.stamp, word_bytes(rows)),
-                              t.writes(a.last_score, float_bytes(rows)),
-                              t.reads(a.flags, word_bytes(rows)),
-                              t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
-                              t.reads(state, sizeof(StepState)),
-                              t.writes(a.gap, word_bytes(rows)),
-                              a.capacity,
-                              a.n_heads,
-                              a.n_kv_heads,
-                              a.now,
-                              stamps_by_threshold(a.rule) ? 1u : 0u,
-                              a.rank_all ? 1u : 0u,
-                              a.r,
-                              a.alpha};
+  const PageStampPush push = {.weight = t.reads(a.weight, float_bytes(uint64_t{a.n_heads} * a.capacity)),
+                              .select = t.reads(a.select, word_bytes(rows)),
+                              .n_select = t.reads(a.n_select, word_bytes(a.n_kv_heads)),
+                              .stamp = t.writes(a.stamp, word_bytes(rows)),
+                              .last_score = t.writes(a.last_score, float_bytes(rows)),
+                              .flags = t.reads(a.flags, word_bytes(rows)),
+                              .n_pages = t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                              .state = t.reads(state, sizeof(StepState)),
+                              .gap = t.writes(a.gap, word_bytes(rows)),
+                              .capacity = a.capacity,
+                              .n_heads = a.n_heads,
+                              .n_kv_heads = a.n_kv_heads,
+                              .now = a.now,
+                              .by_threshold = stamps_by_threshold(a.rule) ? 1u : 0u,
+                              .rank_all = a.rank_all ? 1u : 0u,
+                              .r = a.r,
+                              .alpha = a.alpha};
   return dispatch(Kernel::kPageStamp, push, t, {a.n_kv_heads}, top_rows_variant(a.capacity));
 }
 
@@ -72,16 +72,16 @@ Status stamp_pages(const PageStampArgs& a, const StepState* state) {
 Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
   const uint64_t rows = uint64_t{a.n_kv_heads} * a.capacity;
   Touches t;
-  const PageAccumulatePush push = {t.reads(a.weight, float_bytes(uint64_t{a.n_heads} * a.capacity)),
-                                   t.writes(a.score, float_bytes(rows)),
-                                   t.reads(a.len, word_bytes(rows)),
-                                   t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
-                                   t.reads(a.flags, word_bytes(rows)),
-                                   t.writes(a.mark, word_bytes(rows)),
-                                   a.capacity,
-                                   a.n_heads,
-                                   a.n_kv_heads,
-                                   static_cast<uint>(a.rule)};
+  const PageAccumulatePush push = {.weight = t.reads(a.weight, float_bytes(uint64_t{a.n_heads} * a.capacity)),
+                                   .score = t.writes(a.score, float_bytes(rows)),
+                                   .len = t.reads(a.len, word_bytes(rows)),
+                                   .n_pages = t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                                   .flags = t.reads(a.flags, word_bytes(rows)),
+                                   .mark = t.writes(a.mark, word_bytes(rows)),
+                                   .capacity = a.capacity,
+                                   .n_heads = a.n_heads,
+                                   .n_kv_heads = a.n_kv_heads,
+                                   .rule = static_cast<uint>(a.rule)};
   return dispatch(Kernel::kPageAccumulate, push, t, {a.n_kv_heads});
 }
 
@@ -116,19 +116,19 @@ Status page_score(OpContext&, const PageScoreArgs& a) {
   const uint32_t columns = columns_for(a.n_heads / kv.n_kv_heads);
   const uint32_t n_parts = (a.n_heads / kv.n_kv_heads + columns - 1) / columns;
   Touches t;
-  const PageScorePush push = {t.writes(a.score, float_bytes(uint64_t{a.n_heads} * kv.capacity)),
-                              t.reads(a.q, float_bytes(uint64_t{a.n_heads} * kv.head_dim)),
-                              t.reads(kv.digests, digest_bytes(kv)),
-                              t.reads(kv.digest_by_row ? nullptr : kv.slots, row_bytes(kv)),
-                              t.reads(kv.len, row_bytes(kv)),
-                              t.reads(kv.n_pages, stream_bytes(kv)),
-                              kv.capacity,
-                              a.n_heads,
-                              kv.n_kv_heads,
-                              kv.head_dim,
-                              static_cast<uint>(kv.digest),
-                              static_cast<uint>(elements / 2),
-                              a.spread};
+  const PageScorePush push = {.score = t.writes(a.score, float_bytes(uint64_t{a.n_heads} * kv.capacity)),
+                              .q = t.reads(a.q, float_bytes(uint64_t{a.n_heads} * kv.head_dim)),
+                              .digests = t.reads(kv.digests, digest_bytes(kv)),
+                              .slots = t.reads(kv.digest_by_row ? nullptr : kv.slots, row_bytes(kv)),
+                              .len = t.reads(kv.len, row_bytes(kv)),
+                              .n_pages = t.reads(kv.n_pages, stream_bytes(kv)),
+                              .capacity = kv.capacity,
+                              .n_heads = a.n_heads,
+                              .n_kv_heads = kv.n_kv_heads,
+                              .head_dim = kv.head_dim,
+                              .digest = static_cast<uint>(kv.digest),
+                              .digest_words = static_cast<uint>(elements / 2),
+                              .spread = a.spread};
   return dispatch(Kernel::kPageScore, push, t,
                   {std::min((kv.capacity + kScorePages - 1) / kScorePages, kMaxGroups), kv.n_kv_heads * n_parts},
                   {columns});
@@ -166,19 +166,19 @@ Status page_select(OpContext&, const PageSelectArgs& a) {
   const uint64_t rows = uint64_t{a.n_kv_heads} * a.capacity;
   const uint32_t n_lists = a.agg == AggMode::kQHead ? a.n_heads : a.n_kv_heads;
   Touches t;
-  const PageSelectPush push = {t.reads(a.score, float_bytes(uint64_t{a.n_heads} * a.capacity)),
-                               t.writes(a.group_score, float_bytes(rows)),
-                               t.writes(a.select, word_bytes(uint64_t{n_lists} * a.capacity)),
-                               t.writes(a.n_select, word_bytes(n_lists)),
-                               t.reads(a.flags, word_bytes(rows)),
-                               t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
-                               a.capacity,
-                               a.n_heads,
-                               a.n_kv_heads,
-                               a.scale,
-                               a.budget,
-                               a.candidate_flags,
-                               a.n_sink_pages};
+  const PageSelectPush push = {.score = t.reads(a.score, float_bytes(uint64_t{a.n_heads} * a.capacity)),
+                               .group_score = t.writes(a.group_score, float_bytes(rows)),
+                               .select = t.writes(a.select, word_bytes(uint64_t{n_lists} * a.capacity)),
+                               .n_select = t.writes(a.n_select, word_bytes(n_lists)),
+                               .flags = t.reads(a.flags, word_bytes(rows)),
+                               .n_pages = t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
+                               .capacity = a.capacity,
+                               .n_heads = a.n_heads,
+                               .n_kv_heads = a.n_kv_heads,
+                               .scale = a.scale,
+                               .budget = a.budget,
+                               .candidate_flags = a.candidate_flags,
+                               .n_sink_pages = a.n_sink_pages};
   Variant variant = top_rows_variant(a.capacity, select_invocations(a));
   variant.mode = static_cast<uint32_t>(a.agg);
   return dispatch(Kernel::kPageSelect, push, t, {n_lists}, variant);

@@ -42,7 +42,15 @@ Constants constants_of(const Device& d, Kernel kernel, const Variant& v) {
   if (!is_cooperative(kernel)) return {v};
   const Matrices& m = d.matrices;
   const MatrixTile& tile = d.tiles[v.tile];
-  return {v, m.m, m.n, m.k, tile.tokens, tile.rows, tile.step, subgroups_down(tile, m), subgroups_across(tile, m)};
+  return {.variant = v,
+          .m = m.m,
+          .n = m.n,
+          .k = m.k,
+          .tokens = tile.tokens,
+          .rows = tile.rows,
+          .step = tile.step,
+          .down = subgroups_down(tile, m),
+          .across = subgroups_across(tile, m)};
 }
 
 }  // namespace

@@ -72,17 +72,17 @@ Status multiply_glu(const Input& in, const device::GemvArgs& a, float* y) {
   const MatmulPart &gate = a.part[0], &up = a.part[1];
   const uint32_t n_rows = gate.w.n_rows;
   Touches t;
-  const StepGluPush push = {t.writes(y, float_bytes(n_rows)),
-                            t.reads(in.x, float_bytes(in.n_cols)),
-                            t.reads(in.norm, float_bytes(in.n_cols)),
-                            t.reads(gate.w.data, weight_bytes(gate.w)),
-                            t.reads(up.w.data, weight_bytes(up.w)),
-                            t.reads(gate.bias, float_bytes(n_rows)),
-                            t.reads(up.bias, float_bytes(n_rows)),
-                            n_rows,
-                            in.n_cols / 32,
-                            static_cast<uint>(a.activation),
-                            in.eps};
+  const StepGluPush push = {.y = t.writes(y, float_bytes(n_rows)),
+                            .x = t.reads(in.x, float_bytes(in.n_cols)),
+                            .norm = t.reads(in.norm, float_bytes(in.n_cols)),
+                            .gate = t.reads(gate.w.data, weight_bytes(gate.w)),
+                            .up = t.reads(up.w.data, weight_bytes(up.w)),
+                            .gate_bias = t.reads(gate.bias, float_bytes(n_rows)),
+                            .up_bias = t.reads(up.bias, float_bytes(n_rows)),
+                            .n_rows = n_rows,
+                            .n_blocks = in.n_cols / 32,
+                            .activation = static_cast<uint>(a.activation),
+                            .eps = in.eps};
   return context().dispatch(Kernel::kStepGlu, gate.w.type, {width_of(in.n_cols), 1, 1, step_invocations()}, push, t,
                             step_grid(n_rows));
 }

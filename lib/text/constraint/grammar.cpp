@@ -54,7 +54,15 @@ uint32_t GrammarBuilder::add_literal(std::string_view text) {
   const uint32_t found = literals_.find_or_add(key.data(), key.size());
   if (found < literal_ids_.size()) return literal_ids_[found];
   const auto n = static_cast<uint32_t>(text.size());
-  g_.terminals_.push_back({Terminal::kLiteral, g_.bytes_.size(), n, 0, 0, 0, 1, 1, Terminal::kNoTail});
+  g_.terminals_.push_back({.kind = Terminal::kLiteral,
+                           .bytes = g_.bytes_.size(),
+                           .n = n,
+                           .next = 0,
+                           .flags = 0,
+                           .n_classes = 0,
+                           .min = 1,
+                           .max = 1,
+                           .tail = Terminal::kNoTail});
   g_.bytes_.append(text.data(), n);
   literal_ids_.push_back(g_.terminals_.size() - 1);
   return g_.terminals_.size() - 1;
@@ -91,7 +99,15 @@ uint32_t GrammarBuilder::add_table(const Dfa& dfa, Terminal& t) {
 }
 
 uint32_t GrammarBuilder::add_dfa(const Dfa& dfa) {
-  Terminal t = {Terminal::kDfa, 0, 0, 0, 0, 0, 1, 1, Terminal::kNoTail};
+  Terminal t = {.kind = Terminal::kDfa,
+                .bytes = 0,
+                .n = 0,
+                .next = 0,
+                .flags = 0,
+                .n_classes = 0,
+                .min = 1,
+                .max = 1,
+                .tail = Terminal::kNoTail};
   const uint32_t table = add_table(dfa, t);
   if (plain_ids_[table] != UINT32_MAX) return plain_ids_[table];
   plain_ids_[table] = g_.n_terminals();
@@ -100,7 +116,15 @@ uint32_t GrammarBuilder::add_dfa(const Dfa& dfa) {
 }
 
 uint32_t GrammarBuilder::add_counted(const Dfa& unit, uint32_t min, uint32_t max, int32_t tail) {
-  Terminal t = {Terminal::kCounted, 0, 0, 0, 0, 0, min, max, tail};
+  Terminal t = {.kind = Terminal::kCounted,
+                .bytes = 0,
+                .n = 0,
+                .next = 0,
+                .flags = 0,
+                .n_classes = 0,
+                .min = min,
+                .max = max,
+                .tail = tail};
   add_table(unit, t);
   if ((uint64_t{max == kNoLimit ? min : max} + 2) * t.n >= Terminal::kDone) is_full_ = true;
   g_.terminals_.push_back(t);
