@@ -152,6 +152,15 @@ Status Model::read(bool vocab_only, OpenProgress& progress) {
   return progress.repeat();
 }
 
+static Status read_epsilon(const GgufFile& file, const char* prefix, float& eps) {
+  const Key key = known_as(file, prefix, "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon");
+  WEIR_TRY(file.get_f32(key, eps));
+  if (const GgufValue* value = file.find(key); value->type != GgufType::kF32 && value->type != GgufType::kF64)
+    return fail(WEIR_ERR_FORMAT, "%s: expected a float, file has %s", key.text, gguf_type_name(value->type));
+  if (std::isfinite(eps) && eps >= 0.0f && eps < 1.0f) return {};
+  return fail(WEIR_ERR_FORMAT, "%s: %g is not in [0, 1)", key.text, static_cast<double>(eps));
+}
+
 Status Model::read_config(std::string_view arch) {
   ModelConfig& c = config_;
   c.arch = find_architecture(arch);
@@ -187,13 +196,7 @@ Status Model::read_config(std::string_view arch) {
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u differs from the key size %u", value_key.text, value_dim, c.head_dim);
   WEIR_TRY(read_experts());
   WEIR_TRY(refuse_unread_keys(file_, *c.arch));
-  const Key eps_key = known_as(file_, prefix, "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon");
-  WEIR_TRY(file_.get_f32(eps_key, c.norm_eps));
-  if (const GgufValue* eps = file_.find(eps_key); eps->type != GgufType::kF32 && eps->type != GgufType::kF64)
-    return fail(WEIR_ERR_FORMAT, "%s: expected a float, file has %s", eps_key.text, gguf_type_name(eps->type));
-  if (!(std::isfinite(c.norm_eps) && c.norm_eps >= 0.0f && c.norm_eps < 1.0f)) {
-    return fail(WEIR_ERR_FORMAT, "%s: %g is not in [0, 1)", eps_key.text, static_cast<double>(c.norm_eps));
-  }
+  WEIR_TRY(read_epsilon(file_, prefix, c.norm_eps));
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   if (c.arch->soft_caps) WEIR_TRY(read_soft_caps());
   if (c.arch->multipliers) WEIR_TRY(read_multipliers());

@@ -30,6 +30,43 @@ Status compile_schema(std::string_view text, GrammarBuilder& builder, std::pmr::
   return finish(schemas, builder);
 }
 
+// One alternative of `root`: a call of this tool.
+void emit_tool(std::string_view name, JsonText::Id parameters, uint32_t root, SchemaCompiler& schemas,
+               GrammarBuilder& builder, std::pmr::memory_resource* memory) {
+  uint32_t node = builder.start(root);
+  const auto step = [&] {
+    const uint32_t next = builder.add_node();
+    node = next;
+    return next;
+  };
+  const auto literal = [&](std::string_view part) {
+    const uint32_t from = node;
+    builder.literal(from, part, step());
+  };
+  const auto mark = [&](char c, SchemaCompiler::Spaces spaces) {
+    const uint32_t from = node;
+    schemas.mark(from, c, spaces, step());
+  };
+  PodVector<char> quoted(memory);
+  append_quoted(name, quoted);
+  mark('{', SchemaCompiler::kBehind);
+  literal("\"name\"");
+  mark(':', SchemaCompiler::kAround);
+  literal({quoted.data(), quoted.size()});
+  mark(',', SchemaCompiler::kAround);
+  literal("\"arguments\"");
+  mark(':', SchemaCompiler::kAround);
+  if (parameters == JsonText::kNone) {
+    mark('{', SchemaCompiler::kBehind);
+    mark('}', SchemaCompiler::kNone);
+  } else {
+    schemas.add_document(parameters);
+    const uint32_t from = node;
+    schemas.value(from, parameters, step());
+  }
+  schemas.mark(node, '}', SchemaCompiler::kBefore, builder.end(root));
+}
+
 // {"name": ..., "arguments": ...}, one alternative for each tool.
 Status compile_tools(std::string_view text, GrammarBuilder& builder, std::pmr::memory_resource* memory) {
   using Id = JsonText::Id;
@@ -47,38 +84,7 @@ Status compile_tools(std::string_view text, GrammarBuilder& builder, std::pmr::m
     if (name == JsonText::kNone || json.kind(name) != JsonText::kString)
       return fail(WEIR_ERR_INVALID_ARG, "%s: a tool is an object with a string \"name\", or has it in \"function\"",
                   json.path(function, path, sizeof(path)));
-    uint32_t node = builder.start(root);
-    const auto step = [&] {
-      const uint32_t next = builder.add_node();
-      node = next;
-      return next;
-    };
-    const auto literal = [&](std::string_view part) {
-      const uint32_t from = node;
-      builder.literal(from, part, step());
-    };
-    const auto mark = [&](char c, SchemaCompiler::Spaces spaces) {
-      const uint32_t from = node;
-      schemas.mark(from, c, spaces, step());
-    };
-    PodVector<char> quoted(memory);
-    append_quoted(json.text(name), quoted);
-    mark('{', SchemaCompiler::kBehind);
-    literal("\"name\"");
-    mark(':', SchemaCompiler::kAround);
-    literal({quoted.data(), quoted.size()});
-    mark(',', SchemaCompiler::kAround);
-    literal("\"arguments\"");
-    mark(':', SchemaCompiler::kAround);
-    if (parameters == JsonText::kNone) {
-      mark('{', SchemaCompiler::kBehind);
-      mark('}', SchemaCompiler::kNone);
-    } else {
-      schemas.add_document(parameters);
-      const uint32_t from = node;
-      schemas.value(from, parameters, step());
-    }
-    schemas.mark(node, '}', SchemaCompiler::kBefore, builder.end(root));
+    emit_tool(json.text(name), parameters, root, schemas, builder, memory);
   }
   return finish(schemas, builder);
 }

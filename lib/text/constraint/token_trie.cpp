@@ -78,27 +78,38 @@ uint32_t TokenTrie::find_below(uint32_t node, uint8_t byte) const {
   return below < end ? below : 0;
 }
 
+namespace {
+
+struct TokenText {
+  std::string_view text;
+  weir_token token;
+};
+
+// The tokens that are text, by their texts, and those that end it.
+void sort_texts(const Tokenizer& tokenizer, PodVector<TokenText>& texts, PodVector<weir_token>& ends) {
+  const uint32_t n = tokenizer.vocab_size();
+  texts.reserve(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const auto token = static_cast<weir_token>(i);
+    if (tokenizer.is_end_of_generation(token)) {
+      ends.push_back(token);
+    } else if (is_plain_token(tokenizer, token)) {
+      texts.push_back({tokenizer.decode(token, false, false), token});
+    }
+  }
+  std::sort(texts.begin(), texts.end(), [](const TokenText& a, const TokenText& b) { return a.text < b.text; });
+}
+
+}  // namespace
+
 void TokenTrie::build(const Tokenizer& tokenizer) {
   vocab_size_ = tokenizer.vocab_size();
   nodes_.clear();  // of an attempt for which memory ran out
   tokens_.clear();
   ends_.clear();
   n_characters_.clear();
-  struct Text {
-    std::string_view text;
-    weir_token token;
-  };
-  PodVector<Text> texts(nodes_.memory());
-  texts.reserve(vocab_size_);
-  for (uint32_t i = 0; i < vocab_size_; ++i) {
-    const auto token = static_cast<weir_token>(i);
-    if (tokenizer.is_end_of_generation(token)) {
-      ends_.push_back(token);
-    } else if (is_plain_token(tokenizer, token)) {
-      texts.push_back({tokenizer.decode(token, false, false), token});
-    }
-  }
-  std::sort(texts.begin(), texts.end(), [](const Text& a, const Text& b) { return a.text < b.text; });
+  PodVector<TokenText> texts(nodes_.memory());
+  sort_texts(tokenizer, texts, ends_);
   PodVector<uint32_t> open(nodes_.memory());  // nodes on the way to the latest token, by depth
   nodes_.push_back({0, 0, 0, 0, 0, 0});
   open.push_back(0);
