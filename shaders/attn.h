@@ -3,9 +3,11 @@
 #define WEIR_SHADERS_ATTN_H
 
 #ifdef __cplusplus
+#include "shaders/rules.h"
 #include "shaders/shared.h"
 namespace weir::vulkan {
 #else
+#include "rules.h"
 #include "shared.h"
 #endif
 
@@ -24,13 +26,6 @@ WEIR_SHARED uint kPromptPairs = 64;
 WEIR_SHARED uint kPromptInvocations = 128;
 WEIR_SHARED uint kMatrixChannels = 16;
 WEIR_SHARED uint kMaxPromptChannels = 128;
-
-// Digests, the values of DigestKind.
-WEIR_SHARED uint kDigestMinMax = 1;
-WEIR_SHARED uint kDigestCuboidMean = 2;
-WEIR_SHARED uint kDigestSphereMean = 3;
-WEIR_SHARED uint kDigestCentroid = 4;
-WEIR_SHARED uint kDigestMeanStd = 5;
 
 // RopeAppendArgs. Digests are null unless appending changes them; with n_tokens the position is *n_tokens.
 struct RopeArgs {

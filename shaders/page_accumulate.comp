@@ -6,6 +6,9 @@
 #include "common/exact.glsl"
 #include "common/keys.glsl"
 #include "pages.h"
+#if WEIR_ACCUMULATE_RULES != 3
+#error "page_accumulate: other rules"
+#endif
 
 layout(push_constant, std430) uniform Push { PageAccumulatePush a; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Marks { uint v[]; };
@@ -13,7 +16,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Marks { uint
 void main() {
     const uint stream = gl_WorkGroupID.x, table = stream * a.capacity, group = a.n_heads / a.n_kv_heads;
     const uint n = Words(a.n_pages).v[stream];
-    const bool is_layer = a.rule == kAccumulateLayer;
+    const bool is_layer = a.rule == kAccumulateLatestLayer;
     const uint first = is_layer ? 0u : stream * group, n_heads = is_layer ? a.n_heads : group;
     Floats weight = Floats(a.weight), score = Floats(a.score);
     uint min_key = kKeyAlways, min_row = 0xFFFFFFFFu;

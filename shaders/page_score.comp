@@ -7,6 +7,9 @@
 #include "common/keys.glsl"
 #include "common/unpack.glsl"
 #include "pages.h"
+#if WEIR_DIGEST_KINDS != 6
+#error "page_score: other digests"
+#endif
 
 layout(push_constant, std430) uniform Push { PageScorePush a; };
 layout(constant_id = 0) const uint kHeads = 1;

@@ -9,6 +9,9 @@
 #include "common/exact.glsl"
 #include "common/top_rows.glsl"
 #include "pages.h"
+#if WEIR_AGG_MODES != 6
+#error "page_select: other aggregations"
+#endif
 
 layout(push_constant, std430) uniform Push { PageSelectPush a; };
 // A constant, so that a pipeline has the code of one mode: what does not fit the caches of instructions is loaded again

@@ -4,21 +4,18 @@
 
 #ifdef __cplusplus
 #include "shaders/attn.h"
+#include "shaders/rules.h"
 #include "shaders/step_state.h"
 namespace weir::vulkan {
 #else
 #include "attn.h"
+#include "rules.h"
 #include "step_state.h"
 #endif
 
 // Flags of a page, kPage* of lib/ops/types.h.
 WEIR_SHARED uint kFlagKept = 4;
 WEIR_SHARED uint kFlagStays = 5;
-
-// The values of AccumulateRule.
-WEIR_SHARED uint kAccumulateSum = 0;
-WEIR_SHARED uint kAccumulateGroup = 1;
-WEIR_SHARED uint kAccumulateLayer = 2;
 
 // score [n_kv_heads, capacity] from weight [n_heads, capacity]; with mark one more at the least score of a full table.
 struct PageAccumulatePush {
@@ -69,14 +66,6 @@ struct PageScoreStepPush {
   uint capacity, n_heads, n_kv_heads, head_dim, rope_dim, is_adjacent;
   float norm_eps;
 };
-
-// The values of AggMode.
-WEIR_SHARED uint kAggSumProb = 0;
-WEIR_SHARED uint kAggMaxProb = 1;
-WEIR_SHARED uint kAggMeanRaw = 2;
-WEIR_SHARED uint kAggMaxRaw = 3;
-WEIR_SHARED uint kAggQHead = 4;
-WEIR_SHARED uint kAggMaxZ = 5;
 
 // PageSelectArgs without `agg`, which is a constant of the pipeline.
 struct PageSelectPush {

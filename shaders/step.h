@@ -47,14 +47,7 @@ WEIR_SHARED uint kEventTokens = 5;
 WEIR_SHARED uint kEventFlags = 6;
 WEIR_SHARED uint kEventLeftAt = 7;
 
-// Which page leaves a stream: the values of VictimRule, and what of StepRules it depends on.
-WEIR_SHARED uint kVictimNever = 0;
-WEIR_SHARED uint kVictimWindow = 1;
-WEIR_SHARED uint kVictimStalest = 2;
-WEIR_SHARED uint kVictimLightest = 3;
-WEIR_SHARED uint kVictimMarked = 4;
-WEIR_SHARED uint kVictimRandom = 5;
-WEIR_SHARED uint kVictimCold = 6;
+// What of StepRules decides which page leaves a stream.
 struct VictimRules {
   uint victim, front_rows, window_tokens, protect_pages;
   float protect_share;
@@ -107,14 +100,6 @@ static_assert(offsetof(PageEvent, first_pos) == word_at(kEventFirstPos));
 static_assert(offsetof(PageEvent, n_tokens) == word_at(kEventTokens));
 static_assert(offsetof(PageEvent, flags) == word_at(kEventFlags));
 static_assert(offsetof(PageEvent, left_at) == word_at(kEventLeftAt));
-
-static_assert(kVictimNever == static_cast<uint>(VictimRule::kNever));
-static_assert(kVictimWindow == static_cast<uint>(VictimRule::kWindow));
-static_assert(kVictimStalest == static_cast<uint>(VictimRule::kStalest));
-static_assert(kVictimLightest == static_cast<uint>(VictimRule::kLightest));
-static_assert(kVictimMarked == static_cast<uint>(VictimRule::kMarked));
-static_assert(kVictimRandom == static_cast<uint>(VictimRule::kRandom));
-static_assert(kVictimCold == static_cast<uint>(VictimRule::kCold));
 
 static_assert(kStepRotations == kMaxRotations);
 static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 216);

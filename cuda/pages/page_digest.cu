@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint32_t kBlock = 128;  // head_dim of most models
 
+static_assert(WEIR_DIGEST_KINDS == 6, "page_digest_kernel: other digests");
+
 __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArgs a) {
   __shared__ float distance[kPageTokens];
   start_next();

@@ -56,6 +56,7 @@ const Backend& cpu_backend() {
                Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
                Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm,
                Trait::kExperts),
+      RuleSet::all(),
   };
   return kBackend;
 }

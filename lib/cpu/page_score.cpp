@@ -82,6 +82,7 @@ void score_rows_of(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uin
     // Slots are in any order, and a digest is too short for the hardware to see it coming.
     const uint16_t* ahead = a.kv.digest_of(kv_head, HWY_MIN(row + kPagesAhead, end - 1));
     for (size_t i = 0; i < n_digest; i += kLineElements) hwy::Prefetch(ahead + i);
+    static_assert(WEIR_DIGEST_KINDS == 6);
     const float radius = a.kv.digest == DigestKind::kSphereMean ? bf16_to_f32(digest[d])
                          : a.kv.digest == DigestKind::kMeanStd  ? a.spread
                                                                 : 0.0f;

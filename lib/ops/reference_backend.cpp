@@ -31,6 +31,7 @@ const Backend& reference_backend() {
                Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
                Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm,
                Trait::kExperts),
+      RuleSet::all(),
   };
   return kBackend;
 }

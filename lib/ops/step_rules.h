@@ -10,22 +10,6 @@
 
 namespace weir {
 
-// Which page leaves a stream. Candidates are the sealed pages without kPageStays; the open page stays while it takes
-// tokens.
-enum class VictimRule : uint8_t {
-  kNever,     // dense, quest
-  kWindow,    // sink: the first page after the front rows, when the stream is full or the window has passed the page
-  kStalest,   // raas, hybrid: the least (stamp, last_score, row) among the pages that are not protected as recent
-  kLightest,  // h2o, tova: the least (last_score, row), outside the recent window as long as there is a page
-  // tova with decode=token: the most marks (stamp - first position - 1), then the least (last_score, row); never the
-  // last row.
-  kMarked,
-  kRandom,  // random: the least (random_order, row); never the last row
-  // With recall: the least (stamp, last_score, row) among the pages in the pool, outside the newest protect.pages as
-  // long as there is a page; never the last row. The page becomes cold.
-  kCold,
-};
-
 // Restrictions of attention; see AttnPagedArgs.
 struct AttnScope {
   uint32_t n_sink_pages = 0;
@@ -106,7 +90,7 @@ struct StepRules {
   float stop_quiet_share = 0.0f;
 
   // Observation after attention, from observe_from_layer on.
-  enum class Observe : uint8_t { kNone, kStampMass, kStampDigest, kAccumulate };
+  using Observe = ObserveRule;
   Observe observe = Observe::kNone;
   uint32_t observe_from_layer = 0;
   StampRule stamp_rule = StampRule::kAlpha;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/status.h"
+#include "ops/rules.h"
 #include "ops/traits.h"
 #include "ops/types.h"
 
@@ -46,6 +47,7 @@ struct Backend {
   uint64_t (*scratch_bytes)(const OpShapes& shapes);
   const char* (*target)();  // instruction set or device, static text
   TraitSet traits;          // what its models may do beyond the plain layer
+  RuleSet rules;            // what its sessions' policies may do
 };
 
 const Backend& reference_backend();

@@ -9,6 +9,7 @@
 
 #include "core/status.h"
 #include "core/thread_pool.h"
+#include "ops/rules.h"
 
 namespace weir {
 
@@ -19,17 +20,6 @@ inline constexpr uint32_t kPageTokens = 16;
 // Pages that attention handles as one unit of work. Partial results are merged in ascending order of these units, so
 // neither the number of threads nor the policy changes the result.
 inline constexpr uint32_t kSplitPages = 32;
-
-// Fixed-size summaries of a page's keys, from which a query's attention to the page is estimated (docs/algorithms.md,
-// "Digests and their estimates"). Elements are bf16.
-enum class DigestKind : uint8_t {
-  kNone,
-  kMinMax,      // [2, d] maximum and minimum of every channel; the only kind that every appended key updates
-  kCuboidMean,  // [2, d] c + r and c - r: c the middle of maximum and minimum, r the mean distance from c
-  kSphereMean,  // [d + 1] c and the mean distance of the keys from c; padded to an even count
-  kCentroid,    // [d] mean
-  kMeanStd,     // [2, d] mean and standard deviation
-};
 
 // Elements of one page's digest.
 constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
@@ -117,21 +107,5 @@ enum class RopeLayout : uint8_t { kAdjacent, kHalfSplit };
 
 // Rotations of one model, at most: layers may have one of their own.
 inline constexpr uint32_t kMaxRotations = 2;
-
-// How the estimates of a group's query heads become one score (docs/algorithms.md, "How the heads of a group agree").
-// Probabilities are compared by their logarithms, because most of them are below the smallest float: estimates from
-// digests are loose.
-enum class AggMode : uint8_t { kSumProb, kMaxProb, kMeanRaw, kMaxRaw, kQHead, kMaxZ };
-
-// How a page's score follows from the attention weights of a step (docs/algorithms.md, "H2O" and "TOVA").
-enum class AccumulateRule : uint8_t {
-  kSum,          // score += the sum over the group's heads
-  kLatestGroup,  // score = mean over the group's heads, divided by the page's tokens
-  // score = mean over all heads of the layer, divided by the page's tokens; all streams of the layer must hold the same
-  // pages.
-  kLatestLayer,
-};
-
-enum class StampRule : uint8_t { kTopR, kAlpha };
 
 }  // namespace weir

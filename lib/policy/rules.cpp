@@ -402,6 +402,28 @@ DigestKind needed_digest(const StepRules& rules) {
   return rules.selects || rules.observe == StepRules::Observe::kStampDigest ? rules.digest : DigestKind::kNone;
 }
 
+RuleSet rules_in(const StepRules& rules) {
+  RuleSet set = RuleSet().with(rules.victim).with(rules.observe).with(needed_digest(rules));
+  if (rules.selects) set = set.with(rules.agg);
+  switch (rules.observe) {
+    case ObserveRule::kNone:
+      return set;
+    case ObserveRule::kStampMass:
+    case ObserveRule::kStampDigest:
+      return set.with(rules.stamp_rule);
+    case ObserveRule::kAccumulate:
+      return set.with(rules.accumulate);
+  }
+  return set;
+}
+
+Status check_backend_rules(const StepRules& rules, const RuleSet& have, const char* backend) {
+  const char* missing = rules_in(rules).first_not_in(have);
+  return missing == nullptr
+             ? Status()
+             : fail(WEIR_ERR_UNSUPPORTED, "backend %s has no %s, a rule of this policy", backend, missing);
+}
+
 void want_by_parts(const StepRules& rules, const StreamView& s, uint32_t* list, uint32_t& n) {
   const uint32_t n_sealed = last_row(s), from = rules.select_budget - 1;
   uint32_t n_prompt = 0;

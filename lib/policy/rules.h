@@ -75,6 +75,9 @@ uint32_t in_cache_pos(const StepRules& rules, const StreamView& s, uint32_t pos)
 // What the rules need from attention and from the tables.
 bool needs_page_mass(const StepRules& rules);
 DigestKind needed_digest(const StepRules& rules);
+// The rules that a step follows, and whether a backend has all of them: WEIR_ERR_UNSUPPORTED naming one that it lacks.
+RuleSet rules_in(const StepRules& rules);
+Status check_backend_rules(const StepRules& rules, const RuleSet& have, const char* backend);
 // Number of first rows that never leave, whatever their flags.
 constexpr uint32_t front_rows(const StepRules& rules) {
   return std::max(rules.front_rows, rules.candidate_flags == 0 ? rules.sink_pages : 0u);

@@ -65,6 +65,7 @@ Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetu
   const DeviceModule* module = nullptr;
   WEIR_TRY(r.devices.find(device, which, module));
   WEIR_TRY(check_traits(c.traits, module->backend->traits, module->backend->name));
+  if (!on_host) WEIR_TRY(check_backend_rules(setup.rules, module->backend->rules, module->backend->name));
   WEIR_TRY(from_module(*module, on_host ? module->check_session(c, PolicyNeeds(), StepRules())
                                         : module->check_session(c, r.needs, setup.rules)));
   if (on_host) WEIR_TRY(check_row_ops(*module->backend, c));

@@ -249,6 +249,7 @@ constexpr Backend kBackend = {
              Trait::kPostNorm, Trait::kNoNorm, Trait::kGeluGate, Trait::kClampedGate, Trait::kEmbeddingScale,
              Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
              Trait::kExperts),
+    RuleSet::all(),
 };
 
 const DeviceModule kModule = {

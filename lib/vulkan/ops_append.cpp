@@ -12,11 +12,7 @@ namespace weir::vulkan {
 namespace {
 
 static_assert(kPageRows == kPageTokens && kUnitPages == kSplitPages);
-static_assert(static_cast<uint>(DigestKind::kMinMax) == kDigestMinMax &&
-              static_cast<uint>(DigestKind::kCuboidMean) == kDigestCuboidMean &&
-              static_cast<uint>(DigestKind::kSphereMean) == kDigestSphereMean &&
-              static_cast<uint>(DigestKind::kCentroid) == kDigestCentroid &&
-              static_cast<uint>(DigestKind::kMeanStd) == kDigestMeanStd && kNoSlotWord == kNoSlot);
+static_assert(kNoSlotWord == kNoSlot);
 
 // Work for so many workgroups; fewer take more each.
 uint32_t groups_of(uint64_t n) { return static_cast<uint32_t>(std::min<uint64_t>(n, kMaxGroups)); }

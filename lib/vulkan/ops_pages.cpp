@@ -19,14 +19,7 @@ namespace weir::vulkan {
 namespace {
 
 static_assert(kPageKept == kFlagKept && kPageStays == kFlagStays);
-static_assert(static_cast<uint>(AccumulateRule::kSum) == kAccumulateSum &&
-              static_cast<uint>(AccumulateRule::kLatestGroup) == kAccumulateGroup &&
-              static_cast<uint>(AccumulateRule::kLatestLayer) == kAccumulateLayer);
-static_assert(static_cast<uint>(AggMode::kSumProb) == kAggSumProb &&
-              static_cast<uint>(AggMode::kMaxProb) == kAggMaxProb &&
-              static_cast<uint>(AggMode::kMeanRaw) == kAggMeanRaw &&
-              static_cast<uint>(AggMode::kMaxRaw) == kAggMaxRaw && static_cast<uint>(AggMode::kQHead) == kAggQHead &&
-              static_cast<uint>(AggMode::kMaxZ) == kAggMaxZ);
+static_assert(WEIR_AGG_MODES == 6, "select_invocations: other aggregations");
 
 // Invocations of page_select for tables of more than kTopInvocations rows: two rows each of 2,048 take 10 us on an
 // H200, four each of half as many invocations 12. Aggregations with statistics keep kTopInvocations, because with 1,024

@@ -6,6 +6,10 @@
 #define WEIR_DIGEST_GLSL
 #include "common/pages.glsl"
 #include "common/subgroup.glsl"
+#include "rules.h"
+#if WEIR_DIGEST_KINDS != 6
+#error "digest_of: other digests"
+#endif
 
 shared float centre[kMaxChannels];
 shared float distances[kPageRows];

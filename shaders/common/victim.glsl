@@ -6,6 +6,9 @@
 #include "common/subgroup.glsl"
 #include "common/wide.glsl"
 #include "step.h"
+#if WEIR_VICTIM_RULES != 7
+#error "victim_of: other rules"
+#endif
 
 // The page table of one stream.
 struct Stream {

@@ -195,7 +195,8 @@ const Backend& backend() {
                                   },
                                   cpu_backend().scratch_bytes,
                                   [] { return "none"; },
-                                  cpu_backend().traits};
+                                  cpu_backend().traits,
+                                  cpu_backend().rules};
   return backend;
 }
 
