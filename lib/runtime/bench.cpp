@@ -53,7 +53,7 @@ struct Session::Benchmark {
   static Status profile(Session& s, weir_token token, double* seconds) {
     const Lock lock(s);
     WEIR_TRY(lock.status());
-    WEIR_TRY(s.check_token(token));
+    WEIR_TRY(check_token(*s.model_, token));
     Stepping stepping(s);
     const uint32_t before = s.kv_.n_tokens();
     WEIR_TRY(s.machine_->profile(token, seconds));

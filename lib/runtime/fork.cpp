@@ -16,29 +16,14 @@ Status Session::create_fork(Session& parent) {
   policy_storage_.windows = parent.policy_storage_.windows;
   policy_storage_.effective = parent.policy_storage_.effective;
   WEIR_TRY(build(&parent.store_));
-  return copy_conversation(parent);
-}
-
-Status Session::copy_conversation(Session& parent) {
   is_used_ = true;
   {
     const PageTables::Change copying = tables_.change();
     remembered_.list.copy_from(parent.remembered_.list, parent.kv_.n_tokens());
   }
   step_.pages_attended = parent.step_.pages_attended;
-  copy_counters(parent);
+  counters_.copy_from(parent.counters_);
   return machine_->copy_from(*parent.machine_);
-}
-
-void Session::copy_counters(const Session& parent) {
-  const auto copy = [](std::atomic<uint64_t>& to, const std::atomic<uint64_t>& from) {
-    to.store(from.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  };
-  copy(n_prompt_, parent.n_prompt_);
-  copy(n_decode_, parent.n_decode_);
-  copy(prefill_ns_, parent.prefill_ns_);
-  copy(decode_ns_, parent.decode_ns_);
-  copy(pages_attended_, parent.pages_attended_);
 }
 
 }  // namespace weir

@@ -12,15 +12,15 @@ void Session::Stepping::count(weir_token token) {
   s_.record_.put(n - 1, &token, 1);
   s_.sampler_.accept(token);
   s_.has_logits_ = true;
-  s_.n_decode_.fetch_add(1, std::memory_order_relaxed);
-  s_.pages_attended_.store(s_.step_.pages_attended, std::memory_order_relaxed);
-  s_.decode_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
+  s_.counters_.n_decode.add(1);
+  s_.counters_.pages_attended.set(s_.step_.pages_attended);
+  s_.counters_.decode_ns.add(now_ns() - started_);
 }
 
 Status Session::step(weir_token token) {
   Entry entry(*this);
   WEIR_TRY(entry.status());
-  WEIR_TRY(check_token(token));
+  WEIR_TRY(check_token(*model_, token));
   if (kv_.n_tokens() >= policy_->needs().context_tokens) {
     return fail(WEIR_ERR_CONTEXT_FULL, "all %u positions of the context are taken", policy_->needs().context_tokens);
   }
@@ -58,7 +58,7 @@ Status Session::Answers::draw(Session& s, weir_token& token, int32_t& stop) {
     const uint32_t n_top = std::min(answer.n_top, s.model_->config().vocab_size);
     status = s.machine_->find_probs(token, n_top, s.answering_.probs());
   }
-  s.decode_ns_.fetch_add(now_ns() - started, std::memory_order_relaxed);
+  s.counters_.decode_ns.add(now_ns() - started);
   WEIR_TRY(status);
   stop = token < 0 ? int32_t{WEIR_STOP_CONSTRAINT} : s.answering_.stop_at(token);
   return {};

@@ -47,9 +47,12 @@ class Session::Prompt {
     const uint32_t n = s_.kv_.n_tokens();
     if (n > before_) s_.record_.put(before_, tokens_, n - before_);
     if (n != before_) s_.restart_text();
-    s_.n_prompt_.fetch_add(n - std::min(n, before_), std::memory_order_relaxed);
-    s_.prefill_ns_.fetch_add(now_ns() - started_, std::memory_order_relaxed);
+    s_.counters_.n_prompt.add(n - std::min(n, before_));
+    s_.counters_.prefill_ns.add(now_ns() - started_);
   }
+
+  // All of it, chunk by chunk.
+  Status read(uint32_t n_tokens, weir_progress_fn progress, void* user);
 
   void finish() {
     make_room(*s_.policy_, kv_, 0, Phase::kPromptEnd);
@@ -111,28 +114,28 @@ class Session::Prompt {
   bool finished_ = false;
 };
 
-Status Session::run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user) {
+Status Session::Prompt::read(uint32_t n_tokens, weir_progress_fn progress, void* user) {
   for (uint32_t done = 0; done < n_tokens;) {
     if (progress != nullptr) {
       const weir_progress_info info = {sizeof(weir_progress_info), 0, done, n_tokens};
-      const Answer answer = call_outs_.call([&] { return progress(user, &info); });
+      const Answer answer = s_.call_outs_.call([&] { return progress(user, &info); });
       if (!answer.agreed) {
         return fail(WEIR_ERR_CANCELLED, "prefill was cancelled by its progress callback after %u of %u tokens%s", done,
                     n_tokens, answer.why());
       }
     }
-    if (cancel_.take()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
-    uint32_t n_tok = next_chunk(*policy_, kv_, n_tokens - done, std::min(step_.b.max_tok, machine_->max_rows()));
+    if (s_.cancel_.take()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
+    uint32_t n_tok = next_chunk(*s_.policy_, s_.kv_, n_tokens - done, std::min(s_.step_.b.max_tok, s_.machine_->max_rows()));
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     // A strict store may have room for a shorter chunk, and for the next one when blocks have moved to the file.
-    Status room = machine_->prepare_copies(n_tok);
-    for (; room.code() == WEIR_ERR_BUDGET && n_tok > kPageTokens; room = machine_->prepare_copies(n_tok)) n_tok /= 2;
+    Status room = s_.machine_->prepare_copies(n_tok);
+    for (; room.code() == WEIR_ERR_BUDGET && n_tok > kPageTokens; room = s_.machine_->prepare_copies(n_tok)) n_tok /= 2;
     WEIR_TRY(room);
     const uint32_t n_left = n_tokens - done - n_tok;
-    const Status status = machine_->run_chunk(tokens + done, n_tok, n_left);
-    if (status.code() == WEIR_ERR_CANCELLED) (void)cancel_.take();
-    if (n_left == 0 && may_spoil_logits(status)) has_logits_ = false;
+    const Status status = s_.machine_->run_chunk(tokens_ + done, n_tok, n_left);
+    if (status.code() == WEIR_ERR_CANCELLED) (void)s_.cancel_.take();
+    if (n_left == 0 && may_spoil_logits(status)) s_.has_logits_ = false;
     WEIR_TRY(status);
     done += n_tok;
   }
@@ -143,33 +146,35 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   Entry entry(*this);
   WEIR_TRY(entry.status());
   WEIR_TRY(host_tables());
-  return read_prompt(tokens, n_tokens, progress, user);
+  return Reading::read(*this, {tokens, n_tokens}, progress, user);
 }
 
-Status Session::read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user) {
-  const uint32_t before = kv_.n_tokens();
-  const uint64_t room = policy_->needs().context_tokens - before;
+Status Session::Reading::read(Session& s, std::span<const weir_token> all, weir_progress_fn progress, void* user) {
+  const weir_token* const tokens = all.data();
+  const uint64_t n_tokens = all.size();
+  const uint32_t before = s.kv_.n_tokens();
+  const uint64_t room = s.policy_->needs().context_tokens - before;
   if (n_tokens > room) {
     return fail(WEIR_ERR_CONTEXT_FULL, "a prompt of %llu tokens does not fit: %llu of %u positions are free",
                 static_cast<unsigned long long>(n_tokens), static_cast<unsigned long long>(room),
-                policy_->needs().context_tokens);
+                s.policy_->needs().context_tokens);
   }
-  for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(tokens[i]));
+  for (uint64_t i = 0; i < n_tokens; ++i) WEIR_TRY(check_token(*s.model_, tokens[i]));
   const auto n = static_cast<uint32_t>(n_tokens);
-  const PageTables::Change kv = tables_.change();  // of whatever ends last
-  EarlierPrompts earlier(*policy_, *kv);
-  WEIR_TRY(policy_->admit_prompt(kv_, n));
-  if (kv_.pages_to_open(n) > 0 && room_pages(*policy_, kv_) == 0) {
+  const PageTables::Change kv = s.tables_.change();  // of whatever ends last
+  EarlierPrompts earlier(*s.policy_, *kv);
+  WEIR_TRY(s.policy_->admit_prompt(s.kv_, n));
+  if (s.kv_.pages_to_open(n) > 0 && room_pages(*s.policy_, s.kv_) == 0) {
     return fail(
         WEIR_ERR_BUDGET,
         "a prompt of %u tokens does not fit, %u would: pinned pages leave no room; weir_session_unpin lets some leave",
         n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
-  Prompt prompt(*this, *kv, tokens, earlier);
-  Status status = run_prefill(tokens, n, progress, user);
-  if (status.ok()) status = machine_->sum_what_leaves();
-  mask_.begin(AnswerMask::kNext);  // behind the prompt, or what is left of it
+  Prompt prompt(s, *kv, tokens, earlier);
+  Status status = prompt.read(n, progress, user);
+  if (status.ok()) status = s.machine_->sum_what_leaves();
+  s.mask_.begin(AnswerMask::kNext);  // behind the prompt, or what is left of it
   if (!status.ok()) return prompt.give_up(status);
   prompt.finish();
   return {};

@@ -54,21 +54,21 @@ TokenMatch Session::PromptPlan::match_record(const Session& s, std::span<const w
 
 Status Session::PromptPlan::make(Session& s, std::span<const weir_token> wanted, const weir_prompt_options& options) {
   PromptPlan& plan = *this;
-  for (const weir_token token : wanted) WEIR_TRY(s.check_token(token));
+  for (const weir_token token : wanted) WEIR_TRY(check_token(*s.model_, token));
   const bool exact = (options.flags & WEIR_PROMPT_EXACT) != 0;
   const TokenMatch match = match_record(s, wanted, exact);
   plan.rest = wanted.subspan(match.n_wanted);
   plan.n_kept = match.n_held;
   plan.steps_again = plan.rest.empty() && (match.n_held < s.kv_.n_tokens() || !s.has_logits_);
   if (plan.steps_again) --plan.n_kept;
-  s.look_at_losses();
+  Rewinding::look_at_losses(s);
   uint32_t unused = 0;
   const bool goes_back = plan.n_kept < s.kv_.n_tokens();
   if (goes_back) WEIR_TRY(s.remembered_.list.can_cut(plan.n_kept, true));
-  if (exact && goes_back && !s.find_lost(plan.n_kept, false, unused).ok()) {
+  if (exact && goes_back && !Rewinding::find_lost(s, plan.n_kept, false, unused).ok()) {
     plan = {0, 0, wanted, false, true, 0};
   } else {
-    plan.pages_missing = s.pages_missing(plan.n_kept);
+    plan.pages_missing = Rewinding::pages_missing(s, plan.n_kept);
   }
   const uint64_t n_all = plan.n_kept + (plan.steps_again ? 1 : 0) + plan.rest.size();
   const uint32_t context = s.policy_->needs().context_tokens;
@@ -108,14 +108,14 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
   const weir_token last = plan.steps_again ? held_token(record_, before, plan.n_kept) : -1;
   if (!plan.reads_all && plan.n_kept < before) {
     const bool exact = (options.flags & WEIR_PROMPT_EXACT) != 0;
-    const Status status = rewind_to(plan.n_kept, exact ? 0 : WEIR_REWIND_LOSSY);
+    const Status status = Rewinding::rewind_to(*this, plan.n_kept, exact ? 0 : WEIR_REWIND_LOSSY);
     // A copy that was to come back proved to be damaged, which nobody knew before.
     const bool lacks_page = status.code() == WEIR_ERR_NOT_FOUND || status.code() == WEIR_ERR_IO;
     if (exact && lacks_page) {
       plan = {static_cast<uint32_t>(wanted.size()), 0, wanted, false, true, 0};
     } else {
       WEIR_TRY(status);
-      plan.pages_missing = pages_missing(plan.n_kept);
+      plan.pages_missing = Rewinding::pages_missing(*this, plan.n_kept);
     }
     tell();
   }
@@ -127,7 +127,7 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
     detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(last));
   }
   if (plan.rest.empty()) return {};
-  return read_prompt(plan.rest.data(), plan.rest.size(), options.progress, options.progress_user);
+  return Reading::read(*this, plan.rest, options.progress, options.progress_user);
 }
 
 }  // namespace weir

@@ -97,8 +97,8 @@ void Session::forget() {
   remembered_.list.reset();
 }
 
-Status Session::check_token(weir_token token) const {
-  const uint32_t n = model_->config().vocab_size;
+Status check_token(const Model& model, weir_token token) {
+  const uint32_t n = model.config().vocab_size;
   if (token < 0 || static_cast<uint32_t>(token) >= n)
     return fail(WEIR_ERR_INVALID_ARG, "token %d is not in 0..%u", token, n - 1);
   return {};
@@ -176,8 +176,8 @@ Status Session::sample_logits(bool in_answer, weir_token& token) {
 
 void Session::get_stats(weir_session_stats& s) const {
   s.n_tokens = kv_.n_tokens_any_thread();
-  s.n_prompt = n_prompt_.load(std::memory_order_relaxed);
-  s.n_decode = n_decode_.load(std::memory_order_relaxed);
+  s.n_prompt = counters_.n_prompt.get();
+  s.n_decode = counters_.n_decode.get();
   s.pages_resident = kv_.pages_resident();
   s.pages_resident_max = kv_.pages_resident_max();
   s.pages_evicted = kv_.pages_evicted();
@@ -195,9 +195,9 @@ void Session::get_stats(weir_session_stats& s) const {
     s.spill_pages_raw = store.pages_raw;
     s.spill_restored = store.restored;
   }
-  s.prefill_ns = prefill_ns_.load(std::memory_order_relaxed);
-  s.decode_ns = decode_ns_.load(std::memory_order_relaxed);
-  s.pages_attended = pages_attended_.load(std::memory_order_relaxed);
+  s.prefill_ns = counters_.prefill_ns.get();
+  s.decode_ns = counters_.decode_ns.get();
+  s.pages_attended = counters_.pages_attended.get();
 }
 
 void Session::get_memory(weir_memory_info& m) const {
@@ -210,7 +210,7 @@ void Session::get_memory(weir_memory_info& m) const {
   m.kv_bytes = kv_.pages_resident() * plan_.page_bytes;
   m.kv_peak_bytes = kv_.pages_resident_max() * plan_.page_bytes;
   m.n_allocs = 1 + (shared != 0 ? 1 : 0) + memory_.n_allocs() + (machine_->device_bytes() != 0 ? 1 : 0);
-  m.allocs_while_decoding = late_allocs_.load(std::memory_order_relaxed);
+  m.allocs_while_decoding = counters_.late_allocs.get();
 }
 
 }  // namespace weir

@@ -19,6 +19,7 @@
 #include "runtime/machine.h"
 #include "runtime/page_tables.h"
 #include "runtime/session_parts.h"
+#include "runtime/session_counters.h"
 #include "runtime/session_setup.h"
 #include "runtime/session_trace.h"
 #include "runtime/token_mask.h"
@@ -111,30 +112,20 @@ class Session {
   struct Pins;
   struct PromptPlan;
   class Prompt;    // what a prompt changed, and the way back
-  class Stepping;  // this and the next: session_entry.h
+  class Stepping;  // this and the next three: session_entry.h
   struct Answers;
+  struct Reading;
+  struct Rewinding;
   class ShownAnswer;
   class File;     // session_save.cpp
   void forget();  // the conversation
   void wipe_conversation();
-  Status find_lost(uint32_t n_tokens, bool lossy, uint32_t& n_kept) const;
-  Status cut_to(uint32_t n_tokens);
-  void look_at_losses();
-  Status rewind_to(uint32_t n_tokens, uint32_t flags);
-  uint64_t pages_missing(uint32_t n_tokens) const;
   void restart_text();  // sampler and detokenizer are those of the record's last tokens
-  Status forget_after_cut();
-  Status read_again(uint32_t n_tokens);
 
-  Status check_token(weir_token token) const;
-  Status read_prompt(const weir_token* tokens, uint64_t n_tokens, weir_progress_fn progress, void* user);
-  Status run_prefill(const weir_token* tokens, uint32_t n_tokens, weir_progress_fn progress, void* user);
   // -1: the mask lets nothing follow.
   Status sample_logits(bool in_answer, weir_token& token);
 
   Status build(SpillStore* other);  // by setup_ and with policy_; other: see Machine::create
-  Status copy_conversation(Session& parent);
-  void copy_counters(const Session& parent);
 
   // A token that sample() gave for the next position may have been shown: no cancel refuses it a place.
   bool was_drawn(weir_token token) const { return has_logits_ && token == drawn_ && drawn_for_ == kv_.n_tokens(); }
@@ -181,7 +172,7 @@ class Session {
   std::atomic<const void*> token_thread_{nullptr};  // this_thread() of the one that is in on_token
   std::atomic<bool> busy_{false};
   Cancel cancel_;
-  std::atomic<uint64_t> n_prompt_{0}, n_decode_{0}, prefill_ns_{0}, decode_ns_{0}, late_allocs_{0}, pages_attended_{0};
+  SessionCounters counters_;
 
   weir_token drawn_ = -1;               // what sample() gave last
   uint32_t drawn_for_ = UINT32_MAX;     // its position

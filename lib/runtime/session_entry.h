@@ -6,6 +6,9 @@
 
 namespace weir {
 
+// Whether the model has such a token.
+Status check_token(const Model& model, weir_token token);
+
 // Holds the session for one thread and counts the allocations meanwhile, except those that callbacks make for
 // themselves.
 class Session::Entry {
@@ -16,8 +19,7 @@ class Session::Entry {
   }
   ~Entry() {
     if (!entered_) return;
-    session_.late_allocs_.fetch_add(HostMemory::thread_allocs() - allocs_ - session_.call_outs_.allocs(),
-                                    std::memory_order_relaxed);
+    session_.counters_.late_allocs.add(HostMemory::thread_allocs() - allocs_ - session_.call_outs_.allocs());
     session_.busy_.store(false);
   }
   Entry(const Entry&) = delete;
@@ -68,6 +70,29 @@ struct Session::Answers {
   }
   // Draws a token for the answer, or says why it ends: `token` is then what ended it, or -1.
   static Status draw(Session& session, weir_token& token, int32_t& stop);
+};
+
+// Reads a prompt behind what the conversation has (prefill.cpp), whose tables are current.
+struct Session::Reading {
+  static Status read(Session& s, std::span<const weir_token> tokens, weir_progress_fn progress, void* user);
+};
+
+// Going back (rewind.cpp). The conversation's tables are current.
+struct Session::Rewinding {
+  // Goes back to the first n_tokens. flags: WEIR_REWIND_*.
+  static Status rewind_to(Session& s, uint32_t n_tokens, uint32_t flags);
+  // What the store has lost since somebody looked.
+  static void look_at_losses(Session& s);
+  // Checks that going back is possible. n_kept: how many of the n_tokens can stay as they are; if a lossy rewind cuts a
+  // page that is lost, all before that page.
+  static Status find_lost(const Session& s, uint32_t n_tokens, bool lossy, uint32_t& n_kept);
+  // Pages of the first n_tokens that are lost, summed over the streams, without those that a window hides.
+  static uint64_t pages_missing(const Session& s, uint32_t n_tokens);
+
+ private:
+  static Status cut_to(Session& s, uint32_t n_tokens);
+  static Status forget_after_cut(Session& s);
+  static Status read_again(Session& s, uint32_t n_tokens);
 };
 
 }  // namespace weir

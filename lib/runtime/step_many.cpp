@@ -84,7 +84,7 @@ class Session::Together::Entry {
     for (uint32_t i = 0; i < n_entered_; ++i) allocs -= sessions_[i].call_outs_.allocs();
     for (uint32_t i = 0; i < n_entered_; ++i) {
       Session& session = sessions_[i];
-      session.late_allocs_.fetch_add(allocs, std::memory_order_relaxed);
+      session.counters_.late_allocs.add(allocs);
       session.busy_.store(false);
     }
   }
