@@ -124,8 +124,10 @@ Status Session::Prompt::read(uint32_t n_tokens, weir_progress_fn progress, void*
                     n_tokens, answer.why());
       }
     }
-    if (s_.cancel_.take()) return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
-    uint32_t n_tok = next_chunk(*s_.policy_, s_.kv_, n_tokens - done, std::min(s_.step_.b.max_tok, s_.machine_->max_rows()));
+    if (s_.cancel_.take())
+      return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
+    uint32_t n_tok =
+        next_chunk(*s_.policy_, s_.kv_, n_tokens - done, std::min(s_.step_.b.max_tok, s_.machine_->max_rows()));
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     // A strict store may have room for a shorter chunk, and for the next one when blocks have moved to the file.
