@@ -19,8 +19,9 @@ WEIR_SHARED uint kFlagStays = 5;
 
 // score [n_kv_heads, capacity] from weight [n_heads, capacity]; with mark one more at the least score of a full table.
 struct PageAccumulatePush {
-  uvec2 weight, score, len, n_pages, flags, mark;
-  uint capacity, n_heads, n_kv_heads, rule;
+  uvec2 weight, score, len, n_pages, flags, mark, n_tokens, first_pos;
+  uint capacity, n_heads, n_kv_heads, rule, first_stream, seed, tau_tokens;
+  float tau, tau_end, keep;
 };
 
 // score [n_heads, capacity] = softmax(scale * score) over the rows in use.
@@ -131,7 +132,7 @@ struct FillNoisePush {
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(PageAccumulatePush) == 64 && offsetof(PageAccumulatePush, rule) == 60);
+static_assert(sizeof(PageAccumulatePush) == 104 && offsetof(PageAccumulatePush, keep) == 100);
 static_assert(sizeof(PageSoftmaxPush) == 32 && offsetof(PageSoftmaxPush, scale) == 28);
 static_assert(sizeof(PageScorePush) == 76 && offsetof(PageScorePush, spread) == 72);
 static_assert(sizeof(PageScoreStepPush) == 84 && offsetof(PageScoreStepPush, norm_eps) == 80);

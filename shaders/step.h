@@ -51,7 +51,7 @@ WEIR_SHARED uint kEventLeftAt = 7;
 struct VictimRules {
   uint victim, front_rows, window_tokens, protect_pages;
   float protect_share;
-  uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed, prompt_slots, by_gap;
+  uint decode_pages, all_pages, whole_prompt_pages, recent_tokens, per_step, seed, prompt_slots, by_gap, leave_at_once;
 };
 
 // Sums of what has left windows (device::LeftAt): sums of two words, values [n, 2, head_dim]. Without sums nothing is
@@ -102,11 +102,11 @@ static_assert(offsetof(PageEvent, flags) == word_at(kEventFlags));
 static_assert(offsetof(PageEvent, left_at) == word_at(kEventLeftAt));
 
 static_assert(kStepRotations == kMaxRotations);
-static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 216);
+static_assert(sizeof(StepBeginPush) == sizeof(TablesAt) + 220);
 static_assert(offsetof(StepBeginPush, left) == sizeof(TablesAt) + 72);
 static_assert(offsetof(StepBeginPush, rules) == sizeof(TablesAt) + 104);
-static_assert(offsetof(StepBeginPush, n_streams) == sizeof(TablesAt) + 156);
-static_assert(offsetof(StepBeginPush, magnitude) == sizeof(TablesAt) + 208);
+static_assert(offsetof(StepBeginPush, n_streams) == sizeof(TablesAt) + 160);
+static_assert(offsetof(StepBeginPush, magnitude) == sizeof(TablesAt) + 212);
 }  // namespace weir::vulkan
 #endif
 #endif

@@ -104,6 +104,7 @@ uint make_room(Stream s, Room room) {
         if (gl_SubgroupInvocationID == 0u) note_leaving(s, row, room.pos);
         remove_row(s, row);
         --s.n;
+        room.opens = max(room.opens, p.a.rules.leave_at_once);
     }
     return s.n;
 }

@@ -1,6 +1,6 @@
 // Computes: page_accumulate.
 // Launch: one block per KV head.
-// Numerics: as the reference, bit for bit.
+// Numerics: as the reference, bit for bit; kNoisy within 1e-6 of it.
 // Traffic: the weights once; with kLatestLayer once for every KV head.
 // Papers: as lib/ops/page_accumulate_ref.cpp.
 #include "cuda/pages/page_accumulate.cuh"
@@ -30,6 +30,10 @@ Kernel kernel_of(AccumulateRule rule) {
       return page_accumulate_kernel<AccumulateRule::kLatestGroup>;
     case AccumulateRule::kLatestLayer:
       return page_accumulate_kernel<AccumulateRule::kLatestLayer>;
+    case AccumulateRule::kNoisy:
+      return page_accumulate_kernel<AccumulateRule::kNoisy>;
+    case AccumulateRule::kHits:
+      return page_accumulate_kernel<AccumulateRule::kHits>;
   }
   return nullptr;
 }

@@ -74,7 +74,7 @@ __device__ void make_slots(const StepBeginArgs& a, uint32_t stream, const Room& 
 
 // Evicts the pages of one stream that must leave. Executed by one warp.
 template <VictimRule kRule>
-__device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& room, Shared& shared) {
+__device__ void make_room(const StepBeginArgs& a, uint32_t stream, Room room, Shared& shared) {
   if constexpr (kRule == VictimRule::kCold) {
     make_slots(a, stream, room, shared);
     return;
@@ -93,6 +93,7 @@ __device__ void make_room(const StepBeginArgs& a, uint32_t stream, const Room& r
     }
     __syncwarp();
     remove_row(s, row);
+    room.opens = max(room.opens, a.rules.leave_at_once);
   }
   if (lane == 0 && s.n_pages != n) a.tables.n_pages[stream] = s.n_pages;
 }

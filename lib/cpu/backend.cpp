@@ -36,7 +36,8 @@ uint64_t scratch_bytes(const OpShapes& shapes) {
   return std::max({cpu::matmul_scratch_bytes(shapes), cpu::attn_scratch_bytes(shapes),
                    cpu::page_stamp_scratch_bytes(shapes), cpu::page_select_scratch_bytes(shapes),
                    cpu::token_mass_scratch_bytes(shapes), cpu::experts_scratch_bytes(shapes),
-                   cpu::attn_progressive_scratch_bytes(shapes), cpu::attn_history_scratch_bytes(shapes)});
+                   cpu::attn_progressive_scratch_bytes(shapes), cpu::attn_history_scratch_bytes(shapes),
+                   cpu::page_accumulate_scratch_bytes(shapes)});
 }
 
 }  // namespace

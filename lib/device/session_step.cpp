@@ -75,7 +75,11 @@ Status BaseSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
                                           .n_kv_heads = kv.n_kv_heads,
                                           .rule = rules.accumulate,
                                           .flags = a_.kv->flags(layer),
-                                          .mark = rules.marks ? a_.kv->stamps(layer) : nullptr});
+                                          .mark = rules.marks ? a_.kv->stamps(layer) : nullptr,
+                                          .n_tokens = n_tokens(),
+                                          .first_pos = kv.first_pos,
+                                          .first_stream = layer * kv.n_kv_heads,
+                                          .options = rules.accumulate_options});
     case StepRules::Observe::kStampMass:
       return queue_.page_stamp_at({stamp, a_.device.state});
     case StepRules::Observe::kStampDigest:

@@ -18,6 +18,12 @@ struct PageAccumulateArgs {
   // may leave (not the last row, no kPageStays), the lower row among equals. A NaN score counts as -inf.
   const uint32_t* flags = nullptr;  // [n_kv_heads, capacity] kPage*; read only with `mark`
   uint32_t* mark = nullptr;         // in/out [n_kv_heads, capacity]; null: no marks
+  // kNoisy and kHits: tokens before the step's. kNoisy: positions [n_kv_heads, capacity] of the pages, and the number
+  // of the layer's first stream. A mass that is NaN or below the normal numbers counts as 0.
+  const uint32_t* n_tokens = nullptr;
+  const uint32_t* first_pos = nullptr;
+  uint32_t first_stream = 0;
+  AccumulateOptions options = {};
 };
 
 }  // namespace weir

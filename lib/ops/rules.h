@@ -75,6 +75,21 @@ struct RuleValue {
   uint32_t index;
 };
 
+// What the rules of accumulation depend on besides attention.
+struct AccumulateOptions {
+  // kNoisy: the noise, and the temperature, which rises from tau to tau_end over the first tau_tokens tokens
+  uint32_t seed = 0;
+  float tau = 1.0f, tau_end = 1.0f;
+  uint32_t tau_tokens = 1;
+  float keep = 1.0f;  // kHits: what a step leaves of a score
+};
+
+// The temperature of the step whose token is the n-th, from 1 on.
+constexpr float tau_at(const AccumulateOptions& o, uint32_t n) {
+  const float share = n < o.tau_tokens ? static_cast<float>(n) / static_cast<float>(o.tau_tokens) : 1.0f;
+  return o.tau + (o.tau_end - o.tau) * share;
+}
+
 // The rules that a backend computes (Backend::rules), or that a policy has (rules_in, policy/rules.h).
 class RuleSet {
  public:

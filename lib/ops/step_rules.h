@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "ops/types.h"
@@ -46,6 +47,19 @@ constexpr uint64_t random_order(uint64_t seed, uint32_t stream, uint32_t pos, ui
   return z;
 }
 
+// A factor e^noise for each page, of standard Gumbel noise that depends only on the seed, the stream's index and the
+// page's first position (AccumulateRule::kNoisy). Of 23 random bits, so that the uniform number and what it lacks to 1
+// are exact.
+inline float noise_factor(uint32_t seed, uint32_t stream, uint32_t page_pos) {
+  const float u = (static_cast<float>(random_order(seed, stream, 0, page_pos) >> 41) + 0.5f) * 0x1p-23f;
+  return -1.0f / (u < 0.5f ? std::log(u) : std::log1p(u - 1.0f));
+}
+// What a page of this mass has of a softmax whose logits are (log(mass) + noise) / tau, before it is divided by the sum.
+inline float noisy_weight(float mass, float factor, float tau) {
+  const float x = mass * factor;
+  return x >= 0x1p-126f ? std::exp(std::log(x) / tau) : 0.0f;
+}
+
 struct StepRules {
   VictimRule victim = VictimRule::kNever;
   // What selection, or observation from digests, estimates pages by; tables have it if one of them does.
@@ -69,6 +83,8 @@ struct StepRules {
   // kLightest
   uint32_t recent_tokens = 0;
   bool per_step = false;  // scores are divided by the steps since `stamp`
+  // Decode steps: when a page leaves, others leave until so many can be opened. 0: as many as must be.
+  uint32_t leave_at_once = 0;
   // kRandom
   uint32_t seed = 0;
 
@@ -98,6 +114,7 @@ struct StepRules {
   float r = 0.0f, alpha = 0.0f;
   float stamp_spread = 1.0f;  // kStampDigest: as `spread`, for the estimates that stamps are based on
   AccumulateRule accumulate = AccumulateRule::kSum;
+  AccumulateOptions accumulate_options = {};
   bool marks = false;  // kAccumulate: in `stamp`
 
   // With kCold: wanted is what selection lists. The best wanted pages that are cold come back before attention,

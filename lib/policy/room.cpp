@@ -48,9 +48,9 @@ bool evict_from_pool(const Policy& policy, KvCache& kv, RoomArgs room, const Evi
 }  // namespace
 
 void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, const EvictionHook& hook) {
-  RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false, 0};
+  const uint32_t at_once = phase == Phase::kDecode ? policy.step_rules().leave_at_once : 0;
   for (uint32_t s = 0; s < kv.shape().n_streams(); ++s) {
-    room.stream = s;
+    RoomArgs room = {phase, kv.n_tokens(), kv.pages_to_open(n_tok), false, s};
     if (kv.window(s) != 0) {
       kv.slide(s, room.pos);
       continue;
@@ -67,6 +67,7 @@ void make_room(const Policy& policy, KvCache& kv, uint32_t n_tok, Phase phase, c
       if (row == Policy::kNone || is_filling(stream, row) || stream.slots[row] == kNoSlot) break;
       if (hook.fn != nullptr) hook.fn(hook.user, s, stream, row, room);
       kv.evict(s, row);
+      room.opens = std::max(room.opens, at_once);
     }
   }
 }

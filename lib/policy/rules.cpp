@@ -320,6 +320,11 @@ Status accumulate_mass(const StepRules& rules, OpContext& cx, const OpTable& ops
   sum.rule = rules.accumulate;
   sum.flags = kv.flags(a.layer);
   sum.mark = rules.marks ? kv.stamps(a.layer) : nullptr;
+  const uint32_t n_tokens = kv.n_tokens();
+  sum.n_tokens = &n_tokens;
+  sum.first_pos = view.first_pos;
+  sum.first_stream = a.layer * view.n_kv_heads;
+  sum.options = rules.accumulate_options;
   return ops.page_accumulate(cx, sum);
 }
 

@@ -24,7 +24,8 @@ VictimRules victim_rules(const StepRules& r) {
           .per_step = r.per_step ? 1u : 0u,
           .seed = r.seed,
           .prompt_slots = r.prompt_slots,
-          .by_gap = r.by_gap ? 1u : 0u};
+          .by_gap = r.by_gap ? 1u : 0u,
+          .leave_at_once = r.leave_at_once};
 }
 
 // The number of values follows from that of the streams.

@@ -71,10 +71,18 @@ Status page_accumulate(OpContext&, const PageAccumulateArgs& a) {
                                    .n_pages = t.reads(a.n_pages, word_bytes(a.n_kv_heads)),
                                    .flags = t.reads(a.flags, word_bytes(rows)),
                                    .mark = t.writes(a.mark, word_bytes(rows)),
+                                   .n_tokens = t.reads(a.n_tokens, word_bytes(1)),
+                                   .first_pos = t.reads(a.first_pos, word_bytes(rows)),
                                    .capacity = a.capacity,
                                    .n_heads = a.n_heads,
                                    .n_kv_heads = a.n_kv_heads,
-                                   .rule = static_cast<uint>(a.rule)};
+                                   .rule = static_cast<uint>(a.rule),
+                                   .first_stream = a.first_stream,
+                                   .seed = a.options.seed,
+                                   .tau_tokens = a.options.tau_tokens,
+                                   .tau = a.options.tau,
+                                   .tau_end = a.options.tau_end,
+                                   .keep = a.options.keep};
   return dispatch(Kernel::kPageAccumulate, push, t, {a.n_kv_heads});
 }
 

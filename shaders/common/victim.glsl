@@ -3,6 +3,7 @@
 #ifndef WEIR_VICTIM_GLSL
 #define WEIR_VICTIM_GLSL
 #include "common/memory.glsl"
+#include "common/random_order.glsl"
 #include "common/subgroup.glsl"
 #include "common/wide.glsl"
 #include "step.h"
@@ -77,20 +78,6 @@ uint quotient_of_score(uint bits, uint n) {
     const uint kept = quotient >> shift, half_way = 1u << (shift - 1u), lost = quotient & ((1u << shift) - 1u);
     const bool up = lost > half_way || (lost == half_way && (mantissa != 0u || (kept & 1u) != 0u));
     return sign | ((exponent > 0 ? uint(exponent - 1) << 23 : 0u) + kept + (up ? 1u : 0u));
-}
-
-// random_order of lib/ops/step_rules.h.
-uvec2 random_order(uint seed, uint stream, uint pos, uint page_pos) {
-    const uint parts[3] = uint[3](stream, pos, page_pos);
-    uvec2 z = wide(seed);
-    for (uint i = 0u; i < 3u; ++i) {
-        const uvec2 next = wide_sum(wide(parts[i]), wide(1u));
-        z = wide_sum(z, wide_product(next, uvec2(0x7F4A7C15u, 0x9E3779B9u)));
-        z = wide_product(wide_xor_shifted(z, 30u), uvec2(0x1CE4E5B9u, 0xBF58476Du));
-        z = wide_product(wide_xor_shifted(z, 27u), uvec2(0x133111EBu, 0x94D049BBu));
-        z = wide_xor_shifted(z, 31u);
-    }
-    return z;
 }
 
 // --------------------------------------------------------------------------------------------------------------- rules

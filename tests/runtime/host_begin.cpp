@@ -52,6 +52,7 @@ void make_room(const StepBeginArgs& a, uint32_t stream, RoomArgs room) {
     if ((s.flags[row] & kPagePrompt) != 0) ++a.state->prompt_pages_evicted;
     --a.state->pages_resident;
     a.rules.victim == VictimRule::kCold ? make_cold(a, stream, row) : remove_row(a.tables, stream, row);
+    room.opens = std::max(room.opens, a.rules.leave_at_once);
   }
 }
 
