@@ -70,7 +70,8 @@ typedef struct weir_session_options {
                                                keep copies there, which no step reads, on the CPU only, and 0 (default)
                                                keeps none. */
     const char *policy;                   /**< "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas",
-                                               "hybrid", "random", "arkvale", "psa", "lfps". Copied. */
+                                               "hybrid", "random", "arkvale", "psa", "lfps",
+                                               "keyformer", "scissorhands". Copied. */
     const weir_key_value *policy_options; /**< [n_policy_options] options of the policy, docs/policies.md. Copied; the
                                                file of heads_file is only read in the call. */
     uint32_t n_policy_options;            /**< Count of policy_options. */

@@ -54,7 +54,7 @@ inline float noise_factor(uint32_t seed, uint32_t stream, uint32_t page_pos) {
   const float u = (static_cast<float>(random_order(seed, stream, 0, page_pos) >> 41) + 0.5f) * 0x1p-23f;
   return -1.0f / (u < 0.5f ? std::log(u) : std::log1p(u - 1.0f));
 }
-// What a page of this mass has of a softmax whose logits are (log(mass) + noise) / tau, before it is divided by the sum.
+// What a page of this mass has of a softmax of (log(mass) + noise) / tau, before it is divided by the sum.
 inline float noisy_weight(float mass, float factor, float tau) {
   const float x = mass * factor;
   return x >= 0x1p-126f ? std::exp(std::log(x) / tau) : 0.0f;

@@ -1,6 +1,6 @@
-// Keyformer: as H2O, the pages with the largest sums stay, and so does a recent window; but what a step adds is a softmax
-// of noisy logits at a temperature that rises, so that pages that are seldom attended keep a chance. Time per step and
-// memory O(budget), but for the first skip_layers layers, which are dense.
+// Keyformer: as H2O, the pages with the largest sums stay, and so does a recent window; but what a step adds is a
+// softmax of noisy logits at a temperature that rises, so that pages that are seldom attended keep a chance. Time per
+// step and memory O(budget), but for the first skip_layers layers, which are dense.
 // Paper: Adnan et al., "Keyformer: KV Cache Reduction through Key Tokens Selection for Efficient Generative Inference",
 // MLSys 2024, arXiv:2403.09054, sec. 3; docs/algorithms.md, "Keyformer".
 // Differs from the paper: pages instead of tokens, whose logit is the logarithm of their mass and whose noise is one

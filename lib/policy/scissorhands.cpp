@@ -4,7 +4,7 @@
 // Paper: Liu et al., "Scissorhands: Exploiting the Persistence of Importance Hypothesis for LLM KV Cache Compression at
 // Test Time", NeurIPS 2023, arXiv:2305.17118, sec. 4; docs/algorithms.md, "Scissorhands".
 // Differs from the paper: pages instead of tokens; a head of the group is enough for a hit; a hit loses weight by the
-// step instead of being forgotten after `window` of them; and the last `window` queries of a prompt count by their mean.
+// step instead of being forgotten after `window` of them; and the last queries of a prompt count by their mean.
 #include <algorithm>
 
 #include "policy/summed.h"

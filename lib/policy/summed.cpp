@@ -41,9 +41,9 @@ Status SummedPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
   return {};
 }
 
-// A page's stamp is the first step whose attention its score holds, for rules that divide by the steps since then. A
-// prompt that is not observed: the pages that it opened begin with the step after it, and the stamps of older pages move
-// forward by its length.
+// A page's stamp is the first step whose attention its score holds, for rules that divide by the steps since then.
+// Where a prompt is not observed, the pages that it opened begin with the step after it, and the stamps of older pages
+// move forward by its length.
 void SummedPolicy::prompt_end(KvCache& kv, uint32_t first) const {
   for (uint32_t i = 0; prompt_ == PromptSums::kZero && i < kv.shape().n_streams(); ++i) {
     const StreamView s = kv.stream(i);

@@ -90,6 +90,8 @@ static const choice choices[] = {
     {"raas", {{"prompt", "ada"}, {"prompt_budget", "64"}, {"prompt_window", "16"}}, 3, 128, 200, 0},
     {"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2, 128, 200, 0},
     {"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2, 128, 0, 0},
+    {"keyformer", {{"skip_layers", "0"}, {"tau_tokens", "100"}}, 2, 128, 0, 0},
+    {"scissorhands", {{"skip_layers", "1"}, {"window", "20"}}, 2, 128, 0, 0},
     {"arkvale", {{0, 0}}, 0, 128, 0, 0},
     {"psa", {{0, 0}}, 0, 0, 0, 0},
     {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3, 128, 0, 0},

@@ -49,6 +49,8 @@ static const choice choices[] = {
     {"hybrid", {{"skip_layers", "0"}, {"prompt", "snapkv"}}, 2},
     {"random", {{0, 0}}, 0},
     {"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2},
+    {"keyformer", {{"skip_layers", "0"}, {"tau_tokens", "100"}}, 2},
+    {"scissorhands", {{"skip_layers", "0"}, {"window", "20"}}, 2},
     {"arkvale", {{0, 0}}, 0},
     {"arkvale", {{"recall_from", "3"}, {"protect_recent", "2"}, {"recall_pages", "1"}}, 3},
     {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3},

@@ -97,6 +97,8 @@ static void session__full_budget_equals_dense(void **state) {
                 {"hybrid", {"rho", "0.5"}},
                 {"hybrid", {"stamp_source", "digest"}},
                 {"random", {"seed", "2"}},
+                {"keyformer", {"seed", "2"}},
+                {"scissorhands", {"drop", "1"}},
                 {"arkvale", {"recall_pages", "0"}},
                 {"arkvale", {"attend", "top"}},
                 {"psa", {"eps", "1"}},

@@ -23,6 +23,8 @@ static const choice choices[] = {
     {"quest", {{"skip_layers", "0"}}, 1},
     {"hybrid", {{"skip_layers", "0"}}, 1},
     {"random", {{0, 0}}, 0},
+    {"keyformer", {{"skip_layers", "0"}}, 1},
+    {"scissorhands", {{"skip_layers", "0"}}, 1},
     {"sink", {{"positions", "abs"}}, 1},
     {"arkvale", {{"recall_from", "4"}}, 1},
     {"raas", {{"recall", "on"}, {"recall_from", "4"}}, 2},

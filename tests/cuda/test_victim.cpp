@@ -49,6 +49,8 @@ const Spec kSpecs[] = {
     {"hybrid", 512, {{"rho", "0.25"}, {"protect_share", "0.3"}}},
     {"random", 512, {}},
     {"random", 512, {{"seed", "4294967295"}, {"pin_prompt", "false"}}},
+    {"keyformer", 512, {}},
+    {"scissorhands", 512, {}},
     {"arkvale", 0, {}},
     {"arkvale", 512, {}},
     {"arkvale", 512, {{"protect_recent", "0"}, {"recall_from", "8"}}},

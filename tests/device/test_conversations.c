@@ -55,6 +55,8 @@ static const choice choices[] = {
     {{"psa", {{"skip_layers", "1"}, {"eps", "0.9"}, {"prompt", "snapkv"}}, 3}, 0},
     {{"random", {{0, 0}}, 0}, MAX_APART_AT_RANDOM},
     {{"random", {{"pin_prompt", "false"}, {"seed", "3"}}, 2}, MAX_APART_AT_RANDOM},
+    {{"keyformer", {{"skip_layers", "0"}}, 1}, 0},
+    {{"scissorhands", {{"skip_layers", "0"}}, 1}, 0},
 };
 
 static weir_status stop_later(void *user, const weir_progress_info *info) {

@@ -12,6 +12,8 @@ static const variant variants[] = {
     {"raas", {{"stamp_source", "digest"}, {"prompt", "snapkv"}}, 2},
     {"hybrid", {{0, 0}}, 0},
     {"random", {{0, 0}}, 0},
+    {"keyformer", {{0, 0}}, 0},
+    {"scissorhands", {{0, 0}}, 0},
     {"arkvale", {{0, 0}}, 0},
     {"psa", {{0, 0}}, 0},
     {"psa", {{"eps", "1"}}, 1}, /* never stops */

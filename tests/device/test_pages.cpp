@@ -105,6 +105,8 @@ const Row kRows[] = {
     {{"raas", {{"prompt", "snapkv"}, {"prompt_budget", "160"}}, 2}, kNearTies},
     {{"h2o", {{"skip_layers", "0"}}, 1}, kScoredNearTies},
     {{"h2o", {{"score", "norm_sum"}, {"init", "window"}}, 2}, kScoredNearTies},
+    {{"keyformer", {{"skip_layers", "0"}}, 1}, kNearTies},
+    {{"scissorhands", {{"skip_layers", "0"}}, 1}, kNearTies},
     {{"tova", {{"skip_layers", "0"}}, 1}, kScoredNearTies},
     {{"tova", {{"scope", "stream"}, {"prompt", "snapkv"}}, 2}, kScoredNearTies, true},
     {{"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2}, kNearTies},

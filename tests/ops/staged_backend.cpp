@@ -381,6 +381,8 @@ void stage(Staging& s, PageAccumulateArgs& a) {
   s.in("n_pages", a.n_pages, a.n_kv_heads);
   s.in("flags", a.flags, n_rows);
   s.out("mark", a.mark, n_rows);
+  s.in("n_tokens", a.n_tokens, 1);
+  s.in("first_pos", a.first_pos, n_rows);
 }
 
 void stage(Staging& s, TokenMassArgs& a) {

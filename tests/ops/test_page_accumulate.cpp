@@ -1,11 +1,14 @@
 // ops: page_accumulate. Mirrors lib/ops/page_accumulate_ref.cpp, lib/cpu/page_accumulate.cpp.
+#include "ops/step_rules.h"
 #include "tests/ops/harness.h"
 
 namespace weir::test {
 namespace {
 
-constexpr AccumulateRule kRules[] = {AccumulateRule::kSum, AccumulateRule::kLatestGroup, AccumulateRule::kLatestLayer};
-constexpr const char* kRuleNames[] = {"sum", "latest_group", "latest_layer"};
+constexpr AccumulateRule kRules[] = {AccumulateRule::kSum, AccumulateRule::kLatestGroup, AccumulateRule::kLatestLayer,
+                                     AccumulateRule::kNoisy, AccumulateRule::kHits};
+constexpr const char* kRuleNames[] = {"sum", "latest_group", "latest_layer", "noisy", "hits"};
+static_assert(std::size(kRules) == WEIR_ACCUMULATE_RULES);
 
 struct Case {
   AccumulateRule rule;
@@ -13,6 +16,8 @@ struct Case {
   std::vector<uint32_t> n_pages, len;
   std::vector<float> weight, score;
   std::vector<uint32_t> flags, mark;  // empty: no marks
+  AccumulateOptions options = {.seed = 7, .tau = 1.0f, .tau_end = 2.0f, .tau_tokens = 400, .keep = 0.75f};
+  uint32_t n_tokens = 199;
 
   uint32_t n_heads() const { return n_kv_heads * group; }
   void run(const Backend& backend) {
@@ -21,10 +26,13 @@ struct Case {
     shapes.n_heads = n_heads();
     shapes.n_kv_heads = n_kv_heads;
     shapes.max_pages = capacity;
+    std::vector<uint32_t> first_pos(size_t{n_kv_heads} * capacity);
+    for (size_t i = 0; i < first_pos.size(); ++i) first_pos[i] = static_cast<uint32_t>(i % capacity * 3 * kPageTokens);
     Machine machine(backend, shapes);
     machine.check(backend.ops.page_accumulate(
         machine.cx(), {weight.data(), score.data(), len.data(), n_pages.data(), capacity, n_heads(), n_kv_heads, rule,
-                       flags.empty() ? nullptr : flags.data(), mark.empty() ? nullptr : mark.data()}));
+                       flags.empty() ? nullptr : flags.data(), mark.empty() ? nullptr : mark.data(), &n_tokens,
+                       first_pos.data(), 5, options}));
   }
 };
 
@@ -58,7 +66,7 @@ void add_marks(Case& c) {
 
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
-  for (size_t rule = 0; rule < 3; ++rule) {
+  for (size_t rule = 0; rule < std::size(kRules); ++rule) {
     for (uint32_t group : {1u, 2u, 3u, 4u, 7u, 8u}) {
       for (uint32_t n_pages : {1u, 2u, 17u, 300u}) {
         for (bool marks : {false, true}) {
@@ -72,7 +80,8 @@ std::vector<OpCase> cases() {
           };
           list.push_back({std::string("page_accumulate__") + kRuleNames[rule] + "_g" + std::to_string(group) + "_" +
                               std::to_string(n_pages) + (marks ? "_pages_with_marks" : "_pages"),
-                          run, 0.0, "the same sums in the same order"});
+                          run, kRules[rule] == AccumulateRule::kNoisy ? 1e-11 : 0.0,
+                          "the same sums in the same order; with noise logarithms and exponentials within 1e-6"});
         }
       }
     }
@@ -112,6 +121,65 @@ void rules_golden(const Backend& backend) {
   layer.run(backend);
   const float first = 1.875f / 4 / 16, second = 2.125f / 4 / 4;
   assert_scores(layer, {first, second, -7.0f, first, second, -7.0f});
+}
+
+// Shares of noisy pages: those of the plain masses where the temperature is 1 and the noise is divided out, and even
+// ones where it is high. Every head's add up to 1.
+void noisy_golden(const Backend& backend) {
+  constexpr uint32_t n = 5;
+  const std::vector<float> mass = {0.5f, 0.25f, 0.125f, 0.0f, 0.125f};
+  Case c = {AccumulateRule::kNoisy,      1,  1, n, {n}, std::vector<uint32_t>(n, 16), mass,
+            std::vector<float>(n, 3.0f), {}, {}};
+  c.options = {.seed = 3, .tau = 1.0f, .tau_end = 1.0f, .tau_tokens = 1};
+  c.run(backend);
+  double sum = 0.0;
+  for (uint32_t row = 0; row < n; ++row) sum += double{mass[row]} * noise_factor(3, 5, row * 48);
+  for (uint32_t row = 0; row < n; ++row)
+    assert_true(std::fabs(c.score[row] - 3.0 - mass[row] * noise_factor(3, 5, row * 48) / sum) < 2e-6);
+  assert_true(c.score[3] == 3.0f);  // a page without mass gets nothing
+  c.score.assign(n, 0.0f);
+  c.options.tau = c.options.tau_end = 1e4f;
+  c.run(backend);
+  for (uint32_t row = 0; row < n; ++row) assert_true(std::fabs(c.score[row] - (row == 3 ? 0.0 : 0.25)) < 1e-3);
+  // Half of the way the temperature is between its ends: square roots of masses would be shares at 2.
+  c.score.assign(n, 0.0f);
+  c.options = {.seed = 3, .tau = 1.0f, .tau_end = 3.0f, .tau_tokens = 400};
+  c.run(backend);
+  sum = 0.0;
+  for (uint32_t row = 0; row < n; ++row) sum += std::sqrt(double{mass[row]} * noise_factor(3, 5, row * 48));
+  for (uint32_t row = 0; row < n; ++row)
+    assert_true(std::fabs(c.score[row] - std::sqrt(double{mass[row]} * noise_factor(3, 5, row * 48)) / sum) < 2e-6);
+  // Nobody attends anything: nothing changes.
+  c.weight.assign(n, 0.0f);
+  const std::vector<float> before = c.score;
+  c.run(backend);
+  assert_memory_equal(c.score.data(), before.data(), n * sizeof(float));
+}
+
+// Standard Gumbel noise has the mean 0.5772 and the variance 1.6449, and is not the same in two streams or pages.
+void noise_is_gumbel(const Backend&) {
+  double sum = 0.0, square = 0.0;
+  constexpr uint32_t n = 20000;
+  for (uint32_t i = 0; i < n; ++i) {
+    const double x = std::log(double{noise_factor(1, i % 100, i / 100 * 16)});
+    sum += x, square += x * x;
+  }
+  const double mean = sum / n;
+  assert_true(std::fabs(mean - 0.5772) < 0.04);
+  assert_true(std::fabs(square / n - mean * mean - 1.6449) < 0.1);
+  assert_true(noise_factor(1, 0, 0) != noise_factor(1, 1, 0) && noise_factor(1, 0, 0) != noise_factor(1, 0, 16) &&
+              noise_factor(1, 0, 0) != noise_factor(2, 0, 0));
+}
+
+// 16 tokens of 200 have 0.08 of even attention, 4 have 0.02. One head of the group is enough.
+void hits_golden(const Backend& backend) {
+  Case c = small_case(AccumulateRule::kHits);
+  c.weight = {0.079f, 0.0199f, NAN, 0.0801f, 0.001f, NAN, 0.0f, 0.0201f, NAN, 0.07f, 0.0f, NAN};
+  c.run(backend);
+  assert_scores(c, {8.5f, 15.0f, -7.0f, 22.5f, 31.0f, -7.0f});
+  c.n_tokens = 399;  // the share of a page is half as much
+  c.run(backend);
+  assert_scores(c, {7.375f, 12.25f, -7.0f, 17.875f, 24.25f, -7.0f});
 }
 
 // Every run adds one mark: to the least score, the lower row among equals, NaN before all; never to a page that must
@@ -193,6 +261,9 @@ int main() {
   using namespace weir::test;
   return run_group("ops/page_accumulate", cases(),
                    {{"page_accumulate__rules_golden", rules_golden},
+                    {"page_accumulate__noisy_golden", noisy_golden},
+                    {"page_accumulate__noise_is_gumbel", noise_is_gumbel},
+                    {"page_accumulate__hits_golden", hits_golden},
                     {"page_accumulate__marks_golden", marks_golden},
                     {"page_accumulate__one_stream_layer_is_its_group", one_stream_layer_is_its_group}});
 }

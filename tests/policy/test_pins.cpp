@@ -24,6 +24,8 @@ const PolicySpec kPolicies[] = {
     {"hybrid", 160, 1024, 256, {{"skip_layers", "0"}, {"rho", "0.3"}}},
     {"random", 160, 1024, 0, {{"overflow", "error"}}},
     {"random", 160, 1024, 0, {{"pin_prompt", "false"}}},
+    {"keyformer", 160, 1024, 0, {{"skip_layers", "0"}}},
+    {"scissorhands", 160, 1024, 0, {{"skip_layers", "0"}}},
     {"arkvale", 160, 1024, 0, {{"recall_from", "4"}}},
     {"arkvale", 160, 1024, 0, {{"recall_from", "4"}, {"attend", "top"}, {"recall_pages", "0"}}},
     {"arkvale", 160, 1024, 0, {{"recall_from", "2"}, {"protect_recent", "2"}, {"recall_pages", "1"}}},

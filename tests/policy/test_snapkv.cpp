@@ -208,6 +208,8 @@ void snapkv__stands_before_every_policy(void**) {
       {"raas", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
       {"hybrid", 256, 1024, 256, {{"prompt", "snapkv"}, {"prompt_budget", "192"}}},
       {"random", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
+      {"keyformer", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
+      {"scissorhands", 256, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "96"}}},
       // With recall a prompt policy is refused (policy/test_policy_options); a budget for the context recalls nothing.
       {"arkvale", 1024, 1024, 0, {{"prompt", "snapkv"}, {"prompt_budget", "192"}}},
       {"arkvale",

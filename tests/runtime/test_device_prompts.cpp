@@ -40,6 +40,8 @@ const Row kRows[] = {
     {"raas", {{"stamp_source", "digest"}, {"digest", "cuboid_mean"}, {"pin_prompt", "false"}}, 128},
     {"hybrid", {{"skip_layers", "0"}, {"digest", "centroid"}}, 320},
     {"random", {{"pin_prompt", "false"}}, 96},
+    {"keyformer", {{"skip_layers", "0"}}, 96},
+    {"scissorhands", {{"skip_layers", "0"}}, 96},
     {"arkvale", {{"digest", "sphere_mean"}}, 128},
     {"arkvale", {}, 128, true},
     {"psa", {{"skip_layers", "0"}}, 96},

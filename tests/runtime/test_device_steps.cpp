@@ -48,6 +48,8 @@ const Row kRows[] = {
     {"hybrid", {{"skip_layers", "0"}, {"digest", "minmax"}}, 128},
     {"hybrid", {{"skip_layers", "0"}, {"digest", "centroid"}}, 128},
     {"random", {}, 128},
+    {"keyformer", {{"skip_layers", "0"}, {"tau_tokens", "100"}}, 96},
+    {"scissorhands", {{"skip_layers", "0"}, {"window", "20"}}, 96},
     {"psa", {{"skip_layers", "0"}, {"digest", "minmax"}}, 64},
     {"psa", {{"skip_layers", "0"}, {"mb", "1"}, {"eps", "0.7"}, {"digest", "cuboid_mean"}}, 128},
     {"psa", {{"skip_layers", "0"}, {"bound", "true"}, {"eps", "0.8"}, {"mb", "2"}}, 0},

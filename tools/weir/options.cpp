@@ -83,8 +83,9 @@ bool parse_finite(const std::string& text, double& value) {
 }
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> kNames = {"dense",  "sink",   "h2o",     "tova", "quest", "raas",
-                                                  "hybrid", "random", "arkvale", "psa",  "lfps"};
+  static const std::vector<std::string> kNames = {"dense", "sink",      "h2o",         "tova",    "quest",
+                                                  "raas",  "hybrid",    "random",      "arkvale", "psa",
+                                                  "lfps",  "keyformer", "scissorhands"};
   return kNames;
 }
 

@@ -847,7 +847,7 @@ namespace Weir
         /// (default) keeps none.</summary>
         public ulong SpillBudgetBytes { get; set; }
         /// <summary>"dense" (also null, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random",
-        /// "arkvale", "psa", "lfps". Copied.</summary>
+        /// "arkvale", "psa", "lfps", "keyformer", "scissorhands". Copied.</summary>
         public string Policy { get; set; }
         /// <summary>[n_policy_options] options of the policy, docs/policies.md. Copied; the file of heads_file is only
         /// read in the call.</summary>

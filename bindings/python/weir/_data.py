@@ -1146,7 +1146,7 @@ class SessionOptions:
     #: let pages go keep copies there, which no step reads, on the CPU only, and 0 (default) keeps none.
     spill_budget_bytes: int = 0
     #: "dense" (also None, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
-    #: "lfps". Copied.
+    #: "lfps", "keyformer", "scissorhands". Copied.
     policy: Optional[Text] = None
     #: [n_policy_options] options of the policy, docs/policies.md. Copied; the file of heads_file is only read in the
     #: call.

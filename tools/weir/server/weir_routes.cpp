@@ -30,6 +30,9 @@ constexpr Sentence kPolicies[] = {
      "Keeps a part at hand and, as far as there is room, the rest outside; pages come back when a step wants them."},
     {"psa", "Reads as many pages as each step needs for most of its attention."},
     {"lfps", "Reads the pages that were attended lately, on the processor beside a device."},
+    {"keyformer", "As h2o, with noise and a rising temperature, so that pages that are seldom read keep a chance."},
+    {"scissorhands",
+     "Keeps the pages that lately got their even share, and drops half of the others at once."},
 };
 constexpr Sentence kPresets[] = {
     {"exact", "Everything is kept: the answers are those of the model itself."},

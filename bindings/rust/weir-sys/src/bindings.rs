@@ -774,7 +774,7 @@ structures! {
         /// keeps none.
         spill_budget_bytes: u64,
         /// "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
-        /// "lfps". Copied.
+        /// "lfps", "keyformer", "scissorhands". Copied.
         policy: *const c_char,
         /// \[`n_policy_options`\] options of the policy, docs/policies.md. Copied; the file of `heads_file` is only
         /// read in the call.

@@ -345,7 +345,7 @@ impl SessionOptions {
         self
     }
     /// "dense" (also None, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
-    /// "lfps". Copied.
+    /// "lfps", "keyformer", "scissorhands". Copied.
     pub fn policy(mut self, policy: impl Into<Vec<u8>>) -> Self {
         self.raw.policy = self.texts.keep("policy", policy);
         self

@@ -909,7 +909,7 @@ public struct SessionOptions: Options, Sendable {
     /// let pages go keep copies there, which no step reads, on the CPU only, and 0 (default) keeps none.
     public var spillBudgetBytes: Int
     /// "dense" (also nil, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
-    /// "lfps". Copied.
+    /// "lfps", "keyformer", "scissorhands". Copied.
     public var policy: String?
     /// [`nPolicyOptions`] options of the policy, docs/policies.md. Copied; the file of heads_file is only read in the
     /// call.
