@@ -374,6 +374,7 @@ StepRules random_rules(VictimRule victim, uint32_t capacity) {
   r.per_step = one_in(2);
   r.by_gap = one_in(2);
   r.seed = one_in(4) ? UINT32_MAX : below(1000);
+  r.leave_at_once = one_in(3) ? below(capacity) : 0;
   return r;
 }
 
