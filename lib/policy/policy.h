@@ -147,8 +147,8 @@ class Policy {
 // what a saved session must have in common with one that it is restored into: name, sizes, and every option with the
 // value that it came to have.
 struct PolicyStorage {
-  alignas(16) std::byte bytes[336];
-  alignas(16) std::byte prompt_bytes[336];
+  alignas(16) std::byte bytes[384];
+  alignas(16) std::byte prompt_bytes[384];
   StreamWindows windows;  // streams that the policy does not rule
   NamedValues effective;
 };

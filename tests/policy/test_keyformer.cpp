@@ -63,7 +63,7 @@ void check_sums(const SimShape& shape, const Noise& n, uint32_t n_prompt, std::v
     assert_true(v.first_pos[victim] + kPageTokens + kRecent <= room.pos);
     const double least = sum[{stream, v.first_pos[victim]}];
     for (uint32_t row = 0; row < v.n_pages && v.first_pos[row] + kPageTokens + kRecent <= room.pos; ++row)
-      assert_true(least <= sum[{stream, v.first_pos[row]}] * (1.0 + 1e-4));
+      assert_true((least <= sum[{stream, v.first_pos[row]}] * (1.0 + 1e-4)));
     ++n_checked;
   };
   sim.prefill(n_prompt);
