@@ -23,7 +23,7 @@ float noise_factor(uint stream, uint page_pos) {
     return 1.0 / (u < 0.5 ? -log_near(u) : log1p_near(rest / u));
 }
 
-// tau_at of lib/ops/ops.h.
+// tau_at of lib/ops/rules.h.
 float tau_now() {
     const uint n = Words(a.n_tokens).v[0] + 1u;
     return a.tau + (a.tau_end - a.tau) * (n < a.tau_tokens ? float(n) / float(a.tau_tokens) : 1.0);

@@ -38,20 +38,12 @@ __device__ inline float page_noise(uint32_t seed, uint32_t stream, uint32_t page
   return -1.0f / (u < 0.5f ? logf(u) : log1pf(u - 1.0f));
 }
 
-// tau_at of lib/ops/ops.h for the step's token.
-__device__ inline float tau_now(const PageAccumulateArgs& a) {
-  const AccumulateOptions& o = a.options;
-  const uint32_t n = *a.n_tokens + 1;
-  return o.tau +
-         (o.tau_end - o.tau) * (n < o.tau_tokens ? static_cast<float>(n) / static_cast<float>(o.tau_tokens) : 1.0f);
-}
-
 // kNoisy: the group's softmaxes of noisy logits, head by head.
 __device__ inline void add_noisy(const PageAccumulateArgs& a, uint32_t kv_head, uint32_t n) {
   __shared__ float warps[kWarp];
   const size_t table = size_t{kv_head} * a.capacity;
   const uint32_t group = a.n_heads / a.n_kv_heads;
-  const float tau = tau_now(a);
+  const float tau = tau_at(a.options, *a.n_tokens + 1);
   for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const auto weight = [&](uint32_t row) {
       const float x = a.weight[size_t{head} * a.capacity + row] *
