@@ -40,10 +40,10 @@ const Row kRows[] = {
     {"raas", {}, 96},
     {"hybrid", {{"skip_layers", "0"}}, 128},
     {"random", {}, 96},
-    {"keyformer", {{"skip_layers", "0"}}, 96},
-    {"scissorhands", {{"skip_layers", "0"}}, 96},
     {"arkvale", {}, 128},
     {"psa", {{"skip_layers", "0"}, {"recall", "on"}}, 128},
+    {"keyformer", {{"skip_layers", "0"}}, 96},
+    {"scissorhands", {{"skip_layers", "0"}}, 96},
     {"lfps", {{"skip_layers", "0"}}, 32},
 };
 
