@@ -20,8 +20,16 @@ uint32_t SummedPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t
 Status SummedPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const {
   if (a.layer < rules_.observe_from_layer) return {};
   const KvView view = kv.view(a.layer);
-  WEIR_TRY(ops.token_mass(
-      cx, {a.token_mass, a.q, a.lse, view, a.n_rows, a.n_heads, a.pos, attn_scale_, a.window, a.soft_cap}));
+  WEIR_TRY(ops.token_mass(cx, {.mass = a.token_mass,
+                               .q = a.q,
+                               .lse = a.lse,
+                               .kv = view,
+                               .n_rows = a.n_rows,
+                               .n_heads = a.n_heads,
+                               .pos = a.pos,
+                               .scale = attn_scale_,
+                               .window = a.window,
+                               .soft_cap = a.soft_cap}));
   float* score = kv.last_scores(a.layer);
   const bool adds = prompt_ == PromptSums::kExact;
   const auto rows = static_cast<float>(a.n_rows), heads = static_cast<float>(a.n_heads / view.n_kv_heads);
