@@ -160,7 +160,7 @@ static void fork__goes_on_like_a_session_of_that_history(void **state) {
         uint32_t budget;
     } rows[] = {{"dense", 0},    {"sink", 128}, {"h2o", 128},    {"tova", 128},   {"quest", 96},
                 {"raas", 192},   {"hybrid", 192}, {"random", 192}, {"arkvale", 128},
-                {"psa", 0},    {"lfps", 32}};
+                {"psa", 0},    {"lfps", 32},   {"keyformer", 96}, {"scissorhands", 96}};
     ASSERT_EVERY_POLICY(rows, name);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
         const variant v = {rows[i].name, NULL, 0, rows[i].budget, 0, 0};

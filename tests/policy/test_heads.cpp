@@ -217,6 +217,8 @@ void heads__each_stream_is_one_of_two(void**) {
       {"raas", 160, 1024, 0, {{"prompt", "pyramid"}, {"prompt_budget", "96"}, {"prompt_beta", "3"}}},
       {"hybrid", 256, 1024, 256, {{"skip_layers", "0"}, {"prompt", "snapkv"}}},
       {"random", 160, 1024, 0, {{"pin_prompt", "false"}}},
+      {"keyformer", 160, 1024, 0, {{"skip_layers", "0"}}},
+      {"scissorhands", 160, 1024, 0, {{"skip_layers", "0"}}},
       {"arkvale", 1024, 1024, 0, {}},  // with recall it is refused
       {"psa", 0, 1024, 0, {{"skip_layers", "0"}, {"eps", "0.7"}, {"mb", "2"}}},
       {"psa", 0, 1024, 0, {{"skip_layers", "0"}, {"eps", "0.6"}, {"bound", "true"}}},
