@@ -66,13 +66,13 @@ typedef struct weir_page_event {
  *
  *  Every page that leaves is recorded in a ring of events (a device records by itself, without waiting). The ring is
  *  part of the plan; its size is the smallest power of two that gives at least four events to each stream, with a
- *  policy that recalls pages as many as its pool has pages, but at most 2^20. While decoding a stream mostly loses one
- *  page in 16 tokens, so a call in every 64 tokens misses none; where pages come back, a call in every token. More
- *  pages may leave at once because of a long prompt, or in a step after weir_session_unpin. They may overwrite events
- *  that nobody has read; if they are more than the ring holds, the newest are kept, but of one step of a device the
- *  first. Events of one stream are in the order in which its pages left. When several streams lose pages in the same
- *  step, their events are in the order of the streams on the CPU, with recall first those that make room and then
- *  those that others replace, and in no order on a device.
+ *  policy that recalls pages as many as its pool has pages, with one that lets several pages leave at once four and as
+ *  many, but at most 2^20. While decoding a stream mostly loses one page in 16 tokens, so a call in every 64 tokens
+ *  misses none; where pages come back, a call in every token. More pages may leave at once because of a long prompt, or
+ *  in a step after weir_session_unpin. They may overwrite events that nobody has read; if they are more than the ring
+ *  holds, the newest are kept, but of one step of a device the first. Events of one stream are in the order in which its
+ *  pages left. When several streams lose pages in the same step, their events are in the order of the streams on the
+ *  CPU, with recall first those that make room and then those that others replace, and in no order on a device.
  *
  *  Pages that go because tokens are taken back (reset, a prefill that failed or was cancelled) have no events: they did
  *  not leave because of the budget. Pages that were evicted to make room for such a prefill stay gone and have events.

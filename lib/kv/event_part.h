@@ -20,7 +20,8 @@ class EventPart final : public Part {
 
   const char* name() const override { return "the events of pages"; }
   void lay_out(Arenas& arenas) override {
-    ring_.capacity = PageEventRing::capacity_for(kv_->shape().n_streams(), kv_->shape().recall_slots);
+    const KvShape& shape = kv_->shape();
+    ring_.capacity = PageEventRing::capacity_for(shape.n_streams(), shape.recall_slots, shape.leave_at_once);
     ring_.events = arenas.host.take<PageEvent>(ring_.capacity);
     kv_->set_events(ring_);
   }

@@ -17,7 +17,8 @@ using PageEvent = weir_page_event;
 
 // Most streams evict a page every kPageTokens tokens, all in the same step. An application that reads the events once
 // in 64 tokens misses none of these. More pages may leave at once after pages were unpinned, or around a prompt. With
-// recall a page may leave for each that comes back, in the worst case all pages of the pool in one step.
+// recall a page may leave for each that comes back, in the worst case all pages of the pool in one step. Where several
+// pages leave a stream at once, these are as many more in 64 tokens.
 inline constexpr uint32_t kEventsPerStream = 4;
 
 inline constexpr uint64_t kMaxEvents = 1u << 20;
@@ -26,10 +27,11 @@ struct PageEventRing {
   PageEvent* events = nullptr;  // [capacity]; null: nothing is recorded
   uint32_t capacity = 0;        // a power of two
 
-  // Entries of a ring for n_streams streams, of which with recall recall_slots pages may leave in a step.
-  static uint32_t capacity_for(uint32_t n_streams, uint32_t recall_slots) {
-    return static_cast<uint32_t>(
-        std::bit_ceil(std::min(uint64_t{std::max(kEventsPerStream, recall_slots)} * n_streams, kMaxEvents)));
+  // Entries of a ring for n_streams streams, of which with recall recall_slots pages may leave in a step, and otherwise
+  // at_once (0: one).
+  static uint32_t capacity_for(uint32_t n_streams, uint32_t recall_slots, uint32_t at_once) {
+    const uint64_t of_stream = std::max(uint64_t{kEventsPerStream} + at_once, uint64_t{recall_slots});
+    return static_cast<uint32_t>(std::bit_ceil(std::min(of_stream * n_streams, kMaxEvents)));
   }
 
   // Copies events [at, end) to `out`, at most `n` of them, and moves `at` past the last event that was read; `end` is

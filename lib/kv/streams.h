@@ -45,6 +45,7 @@ struct KvShape {
   // With recall: slots of a stream that the budget rules, whose table then has a row for each page of the context. 0:
   // as many as rows.
   uint32_t recall_slots = 0;
+  uint32_t leave_at_once = 0;  // pages that a stream may lose at once in a decode step; 0: one
   // With recall: the slots of these streams are one pool, and a stream may have more of them than others.
   bool one_pool = false;
   // Without recall, > 0: pages of the context, of which the streams that let pages go have copies in a store: all but

@@ -171,6 +171,7 @@ Status describe_pages(const weir_session_options& o, const ModelConfig& c, const
   setup.kv.windows = windows;
   setup.kv.own_pages = windows.pages(setup.max_tok, needs.context_tokens);
   setup.kv.recall_slots = needs.recall_slots;
+  setup.kv.leave_at_once = setup.rules.leave_at_once;
   setup.kv.one_pool = needs.one_pool;
   setup.kv.by_layer = needs.layer_pages;
   setup.kv.last_gaps = needs.last_gaps;
