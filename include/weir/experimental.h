@@ -70,9 +70,9 @@ typedef struct weir_page_event {
  *  many, but at most 2^20. While decoding a stream mostly loses one page in 16 tokens, so a call in every 64 tokens
  *  misses none; where pages come back, a call in every token. More pages may leave at once because of a long prompt, or
  *  in a step after weir_session_unpin. They may overwrite events that nobody has read; if they are more than the ring
- *  holds, the newest are kept, but of one step of a device the first. Events of one stream are in the order in which its
- *  pages left. When several streams lose pages in the same step, their events are in the order of the streams on the
- *  CPU, with recall first those that make room and then those that others replace, and in no order on a device.
+ *  holds, the newest are kept, but of one step of a device the first. Events of one stream are in the order in which
+ *  its pages left. When several streams lose pages in the same step, their events are in the order of the streams on
+ *  the CPU, with recall first those that make room and then those that others replace, and in no order on a device.
  *
  *  Pages that go because tokens are taken back (reset, a prefill that failed or was cancelled) have no events: they did
  *  not leave because of the budget. Pages that were evicted to make room for such a prefill stay gone and have events.
