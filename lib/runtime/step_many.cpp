@@ -243,6 +243,11 @@ Status Session::Together::prepare_device_step(const SessionList& sessions, uint3
 Status Session::Together::step_on_device(const SessionList& sessions, const weir_token* tokens, uint32_t n) {
   const uint64_t started = now_ns();
   const DeviceModule& module = *sessions[0].machine_->module();
+  if (n == 1 && sessions[0].trace_.fn != nullptr) {
+    WEIR_TRY(sessions[0].machine_->step(tokens[0]));
+    end_turn(sessions[0], tokens[0], started);
+    return {};
+  }
   WEIR_TRY(prepare_device_step(sessions, n));
   const auto for_each_device_group = [&](auto&& f) {
     const auto room = [](uint32_t) { return kMaxTogether; };

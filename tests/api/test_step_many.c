@@ -463,6 +463,7 @@ static void step_many__cancelled_meanwhile_appends_nothing(void **state) {
     trap traps[3] = {{NULL, 0}, {NULL, 0}, {NULL, 1}};
     assert_non_null(set_trace);
     options.flags = WEIR_SESSION_TRACE;
+    options.device = WEIR_DEVICE_CPU; /* on a device a traced session steps alone */
     for (uint32_t i = 0; i < 3; ++i) { /* in the middle of a page, one before its end, at its end */
         options.batch_tokens = i == 0 ? 1 : 0;
         options.policy = i == 1 ? "quest" : "dense";

@@ -181,7 +181,12 @@ void layers__sinks_and_soft_caps_reach_attention(void**) {
   static const float kSinks[2] = {1.0f, -1.0f};
   const ModelConfig config = {};
   const RopeTable rope(std::pmr::null_memory_resource());
-  const KvCache kv;
+  KvCache kv;
+  Arena pages, digests, tables;  // that only measure
+  KvShape shape;
+  shape.n_layers = shape.n_kv_heads = shape.pages_per_stream = 1;
+  shape.head_dim = 64;
+  kv.lay_out(shape, pages, digests, tables);
   const StepBuffers buffers = {};
   const AttnScope scope = {};
   Attention attention;
