@@ -250,19 +250,17 @@ class Sim {
 
   void lay_out(uint32_t n_threads) {
     const PolicyNeeds& n = needs();
-    KvShape kv_shape = {shape.n_layers,
-                        shape.n_kv_heads,
-                        shape.head_dim,
-                        n.pages_per_stream,
-                        n.digest,
-                        n.n_wide_layers,
-                        n.wide_pages,
-                        n.prompt_scores,
-                        0,
-                        0,
-                        0,
-                        n.recall_slots,
-                        n.one_pool};
+    KvShape kv_shape;
+    kv_shape.n_layers = shape.n_layers;
+    kv_shape.n_kv_heads = shape.n_kv_heads;
+    kv_shape.head_dim = shape.head_dim;
+    kv_shape.pages_per_stream = n.pages_per_stream;
+    kv_shape.digest = n.digest;
+    kv_shape.n_wide_layers = n.n_wide_layers;
+    kv_shape.wide_pages = n.wide_pages;
+    kv_shape.prompt_scores = n.prompt_scores;
+    kv_shape.recall_slots = n.recall_slots;
+    kv_shape.one_pool = n.one_pool;
     kv_shape.by_layer = n.layer_pages;
     kv_shape.last_gaps = n.last_gaps;
     kv_shape.windows = storage_.windows;
