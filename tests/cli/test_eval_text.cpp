@@ -345,7 +345,7 @@ void text__without_policies_the_time_is_bounded(void**) {
   };
   const std::vector<std::string> little = {"--windows", "0", "--prompt-tokens", "48", "--forced-tokens", "24"};
   const json all = line_of(run(little));
-  assert_int_equal(all["rows"].size(), 1 + 10 * 4);  // dense has no budget
+  assert_int_equal(all["rows"].size(), 1 + 12 * 4);  // dense has no budget
   assert_false(all.contains("left_out"));
   const fs::path folder = g_folder / "eval-weir-tiny-reasoner-q8_0-bounded";
   assert_true(fs::exists(folder / "text.jsonl"));
