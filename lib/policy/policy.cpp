@@ -5,6 +5,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "ops/table.h"
+#include "ops/token_mass.h"
 #include "policy/heads.h"
 #include "policy/options.h"
 
@@ -88,6 +90,20 @@ Policy::Policy(const PolicyNeeds& needs, const StepRules& rules, float attn_scal
   needs_.list_per_head = rules.selects && rules.agg == AggMode::kQHead;
   needs_.sink_query = rules.in_cache_pos;
   needs_.last_gaps = rules.by_gap;
+}
+
+Status Policy::find_token_mass(OpContext& cx, const OpTable& ops, const KvView& view,
+                               const ObservePromptArgs& a) const {
+  return ops.token_mass(cx, {.mass = a.token_mass,
+                             .q = a.q,
+                             .lse = a.lse,
+                             .kv = view,
+                             .n_rows = a.n_rows,
+                             .n_heads = a.n_heads,
+                             .pos = a.pos,
+                             .scale = attn_scale_,
+                             .window = a.window,
+                             .soft_cap = a.soft_cap});
 }
 
 uint32_t Policy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {

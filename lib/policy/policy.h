@@ -137,6 +137,8 @@ class Policy {
 
  protected:
   Policy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale);
+  // What the rows of a prompt chunk give to each token of the layer's pages, into a.token_mass.
+  Status find_token_mass(OpContext& cx, const OpTable& ops, const KvView& view, const ObservePromptArgs& a) const;
 
   PolicyNeeds needs_;
   StepRules rules_;

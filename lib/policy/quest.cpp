@@ -7,7 +7,6 @@
 // With agg=qhead each head has a list of its own, as in the paper; docs/papers.md has the measurements.
 #include <algorithm>
 
-#include "ops/table.h"
 #include "policy/selection.h"
 
 namespace weir {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "ops/table.h"
-
 namespace weir {
 namespace {
 

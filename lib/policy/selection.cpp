@@ -3,7 +3,6 @@
 
 #include "ops/page_score.h"
 #include "ops/page_select.h"
-#include "ops/table.h"
 
 namespace weir {
 

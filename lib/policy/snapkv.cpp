@@ -12,9 +12,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/table.h"
-#include "ops/token_mass.h"
-
 namespace weir {
 namespace {
 
@@ -184,41 +181,38 @@ void SnapKvPolicy::score_stream(const StreamView& s, const float* mass, uint32_t
   }
 }
 
+namespace {
+
+// What is said of the last n rows of a chunk alone.
+ObservePromptArgs last_rows(ObservePromptArgs a, uint32_t n, uint32_t head_dim) {
+  const uint32_t skipped = a.n_rows - std::min(a.n_rows, n);
+  a.q += size_t{skipped} * a.n_heads * head_dim;
+  a.lse += size_t{skipped} * a.n_heads;
+  a.n_rows -= skipped;
+  a.pos += skipped;
+  return a;
+}
+
+}  // namespace
+
 Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const {
-  if (next_.needs().prompt_rows != 0) {
-    // The rows are as many as the policy that needs more of them asked for; the policy behind gets its own number.
-    ObservePromptArgs b = a;
-    const uint32_t skipped = a.n_rows - std::min(a.n_rows, next_.needs().prompt_rows);
-    b.q += size_t{skipped} * a.n_heads * kv.shape().head_dim;
-    b.lse += size_t{skipped} * a.n_heads;
-    b.n_rows -= skipped;
-    b.pos += skipped;
-    WEIR_TRY(next_.observe_prompt(cx, ops, kv, b));
-  }
+  const uint32_t head_dim = kv.shape().head_dim;
+  // The rows are as many as the policy that needs more of them asked for; the policy behind gets its own number.
+  if (next_.needs().prompt_rows != 0)
+    WEIR_TRY(next_.observe_prompt(cx, ops, kv, last_rows(a, next_.needs().prompt_rows, head_dim)));
   const uint32_t first_stream = ruled_stream(kv, a.layer);
   const StreamView any = kv.stream(first_stream);
   // The last chunk is observed even if everything fits: a later prompt may need the room.
   if (a.n_left > 0 && any.n_pages + whole_pages(a.n_left) <= pages_of(first_stream)) return {};
   const KvView view = kv.view(a.layer);
-  const uint32_t skipped = a.n_rows - std::min(a.n_rows, o_.window);
-  const uint32_t n_rows = a.n_rows - skipped, pos = a.pos + skipped;
-  const size_t first = size_t{skipped} * a.n_heads;
-  WEIR_TRY(ops.token_mass(cx, {.mass = a.token_mass,
-                               .q = a.q + first * view.head_dim,
-                               .lse = a.lse + first,
-                               .kv = view,
-                               .n_rows = n_rows,
-                               .n_heads = a.n_heads,
-                               .pos = pos,
-                               .scale = attn_scale_,
-                               .window = a.window,
-                               .soft_cap = a.soft_cap}));
+  const ObservePromptArgs last = last_rows(a, o_.window, head_dim);
+  WEIR_TRY(find_token_mass(cx, ops, view, last));
   for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
     const float* mass = a.token_mass + size_t{kv_head} * view.capacity * kPageTokens;
-    score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, pos,
-                 static_cast<float>(n_rows * (a.n_heads / view.n_kv_heads)));
+    score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, last.pos,
+                 static_cast<float>(last.n_rows * (a.n_heads / view.n_kv_heads)));
   }
-  if (o_.shares && a.n_left == 0) share_among_heads(kv, a.layer, pos + n_rows);
+  if (o_.shares && a.n_left == 0) share_among_heads(kv, a.layer, last.pos + last.n_rows);
   return {};
 }
 

@@ -3,9 +3,6 @@
 
 #include <algorithm>
 
-#include "ops/table.h"
-#include "ops/token_mass.h"
-
 namespace weir {
 
 // A chunk for which pages must leave opens no more pages than the table has outside the recent window.
@@ -20,16 +17,7 @@ uint32_t SummedPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t
 Status SummedPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const {
   if (a.layer < rules_.observe_from_layer) return {};
   const KvView view = kv.view(a.layer);
-  WEIR_TRY(ops.token_mass(cx, {.mass = a.token_mass,
-                               .q = a.q,
-                               .lse = a.lse,
-                               .kv = view,
-                               .n_rows = a.n_rows,
-                               .n_heads = a.n_heads,
-                               .pos = a.pos,
-                               .scale = attn_scale_,
-                               .window = a.window,
-                               .soft_cap = a.soft_cap}));
+  WEIR_TRY(find_token_mass(cx, ops, view, a));
   float* score = kv.last_scores(a.layer);
   const bool adds = prompt_ == PromptSums::kExact;
   const auto rows = static_cast<float>(a.n_rows), heads = static_cast<float>(a.n_heads / view.n_kv_heads);

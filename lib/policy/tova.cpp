@@ -9,8 +9,6 @@
 #include <algorithm>
 
 #include "ops/page_accumulate.h"
-#include "ops/table.h"
-#include "ops/token_mass.h"
 #include "policy/options.h"
 #include "policy/policy.h"
 
@@ -32,16 +30,7 @@ class TovaPolicy final : public Policy {
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
     if (a.layer < rules_.observe_from_layer) return {};
     const KvView view = kv.view(a.layer);
-    WEIR_TRY(ops.token_mass(cx, {.mass = a.token_mass,
-                                 .q = a.q,
-                                 .lse = a.lse,
-                                 .kv = view,
-                                 .n_rows = a.n_rows,
-                                 .n_heads = a.n_heads,
-                                 .pos = a.pos,
-                                 .scale = attn_scale_,
-                                 .window = a.window,
-                                 .soft_cap = a.soft_cap}));
+    WEIR_TRY(find_token_mass(cx, ops, view, a));
     float* score = kv.last_scores(a.layer);
     for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
       for (uint32_t row = 0; row < view.n_pages[kv_head]; ++row) {
