@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "kv/kv_cache.h"
@@ -55,6 +57,86 @@ inline const Page* find(const Table& table, uint32_t first_pos) {
 
 inline double part(uint64_t n, uint64_t of) { return of == 0 ? 1.0 : static_cast<double>(n) / static_cast<double>(of); }
 
+// Says of both sessions what decided on a page: who reads it can tell a near tie from a defect. No bound asks for it.
+class Notes {
+ public:
+  // Pages that only one of the sessions has in some stream, the first time that there are any. `a_before`, `b_before`:
+  // the tables that the decision was made from, the same if both sessions decided from the same numbers.
+  void tables(uint64_t look, const Tables& a_before, const Tables& b_before, const Tables& a, const Tables& b) {
+    if (!tables_.empty()) return;
+    for (uint32_t i = 0; i < a.size(); ++i) {
+      only_in("left", look, i, a[i], b[i], a_before[i], b_before[i]);
+      only_in("right", look, i, b[i], a[i], b_before[i], a_before[i]);
+      if (tables_.empty() && a[i].size() == b[i].size()) {
+        for (uint32_t row = 0; row < a[i].size(); ++row) flags(look, i, a[i][row], b[i][row]);
+      }
+    }
+  }
+
+  void stamp(uint64_t look, uint32_t stream, const Page& a, const Page& b, uint32_t before) {
+    if (++n_stamps_ > kMost) return;
+    add(stamps_, "stamp: look %llu stream %u page %u: %u became %u with weight %.6g, and %u with %.6g, apart %.2g",
+        static_cast<unsigned long long>(look), stream, a.first_pos, before, a.stamp, double{a.score}, b.stamp,
+        double{b.score}, apart(a.score, b.score));
+  }
+
+  // The largest of those that are not close.
+  void score(uint64_t look, uint32_t stream, uint32_t first_pos, float a, float b, const char* which) {
+    ++n_scores_;
+    if (std::max(std::fabs(a), std::fabs(b)) <= largest_) return;
+    largest_ = std::max(std::fabs(a), std::fabs(b));
+    scores_.clear();
+    add(scores_, "%s: look %llu stream %u page %u: %.6g and %.6g, apart %.2g", which,
+        static_cast<unsigned long long>(look), stream, first_pos, double{a}, double{b}, apart(a, b));
+  }
+
+  void print() const {
+    std::fputs((tables_ + stamps_ + scores_).c_str(), stdout);
+    std::printf("  %llu stamps and %llu scores differ\n", static_cast<unsigned long long>(n_stamps_),
+                static_cast<unsigned long long>(n_scores_));
+  }
+
+ private:
+  static constexpr uint64_t kMost = 12;
+
+  static double apart(double a, double b) {
+    return a == b ? 0.0 : std::fabs(a - b) / std::max(std::fabs(a), std::fabs(b));
+  }
+
+  template <class... Values>
+  static void add(std::string& to, const char* format, Values... values) {
+    char line[512];
+    std::snprintf(line, sizeof(line), format, values...);
+    to.append("  ").append(line).append("\n");
+  }
+
+  void flags(uint64_t look, uint32_t i, const Page& a, const Page& b) {
+    if (a.first_pos == b.first_pos && a.len == b.len && a.flags == b.flags) return;
+    add(tables_, "flags: look %llu stream %u page %u: len %u flags %u, and page %u len %u flags %u",
+        static_cast<unsigned long long>(look), i, a.first_pos, a.len, a.flags, b.first_pos, b.len, b.flags);
+  }
+
+  void only_in(const char* side, uint64_t look, uint32_t i, const Table& table, const Table& other, const Table& before,
+               const Table& other_before) {
+    for (const Page& page : table) {
+      if (find(other, page.first_pos) != nullptr) continue;
+      const Page none = {}, *was = find(before, page.first_pos), *other_was = find(other_before, page.first_pos);
+      if (was == nullptr) was = &none;
+      if (other_was == nullptr) other_was = &none;
+      add(tables_,
+          "only %s: look %llu stream %u (%zu and %zu pages) page %u flags %u: prompt score %.8g; before, here stamp %u "
+          "score %.8g, there stamp %u score %.8g, apart %.2g",
+          side, static_cast<unsigned long long>(look), i, table.size(), other.size(), page.first_pos, page.flags,
+          double{page.prompt_score}, was->stamp, double{was->score}, other_was->stamp, double{other_was->score},
+          apart(was->score, other_was->score));
+    }
+  }
+
+  std::string tables_, stamps_, scores_;
+  uint64_t n_stamps_ = 0, n_scores_ = 0;
+  float largest_ = -1.0f;
+};
+
 // What two sessions have in common in one layer, over all comparisons.
 struct LayerCounts {
   uint64_t tables = 0, equal_tables = 0;
@@ -77,6 +159,7 @@ class StepByStep {
   // Compares; then the tables of `kv` get the stamps and scores of `other` in all streams that hold the same pages.
   void look(const KvCache& kv, const Tables& other, bool is_prompt) {
     assert_int_equal(other.size(), kv.shape().n_streams());
+    notes.tables(n_looks_, before_, before_, copy_of(kv), other);
     for (uint32_t i = 0; i < other.size(); ++i) {
       const StreamView s = kv.stream(i);
       LayerCounts& counts = layers[i / kv.shape().n_kv_heads];
@@ -87,8 +170,8 @@ class StepByStep {
         const Page& page = other[i][row];
         const Page* before = find(before_[i], page.first_pos);
         if ((page.flags & kPageStays) == 0) {
-          if (!stamp_is_by_position(other[i], row, before)) compare_stamps(page_of(s, row), page, *before, counts);
-          compare_scores(page_of(s, row), page, before, is_prompt, counts);
+          if (!stamp_is_by_position(other[i], row, before)) compare_stamps(i, page_of(s, row), page, *before, counts);
+          compare_scores(i, page_of(s, row), page, before, is_prompt, counts);
         }
         s.stamp[row] = page.stamp;
         s.last_score[row] = page.score;
@@ -96,9 +179,11 @@ class StepByStep {
       }
     }
     before_ = other;
+    ++n_looks_;
   }
 
   std::vector<LayerCounts> layers;
+  Notes notes;
 
  private:
   // The stamps of new pages and of the last one come from positions alone. `before`: the page as it was, null if new.
@@ -123,24 +208,31 @@ class StepByStep {
            std::fabs(a - b) <= kScoreDistance * std::max(std::fabs(a), std::fabs(b)) + kSumRounding * std::fabs(from);
   }
 
-  static void compare_stamps(const Page& a, const Page& b, const Page& before, LayerCounts& counts) {
+  void compare_stamps(uint32_t stream, const Page& a, const Page& b, const Page& before, LayerCounts& counts) {
     if (a.stamp == before.stamp && b.stamp == before.stamp) return;
     ++counts.stamps;
     counts.equal_stamps += a.stamp == b.stamp ? 1 : 0;
+    if (a.stamp != b.stamp) notes.stamp(n_looks_, stream, a, b, before.stamp);
   }
 
   // The scores of new pages begin at 0.
-  void compare_scores(const Page& a, const Page& b, const Page* before, bool is_prompt, LayerCounts& counts) const {
+  void compare_scores(uint32_t stream, const Page& a, const Page& b, const Page* before, bool is_prompt,
+                      LayerCounts& counts) {
     const bool adds = add_up_ && !is_prompt && before != nullptr;
+    const bool close = are_close(a.score, b.score, adds ? double{before->score} : 0.0);
     ++counts.scores;
-    counts.close_scores += are_close(a.score, b.score, adds ? double{before->score} : 0.0) ? 1 : 0;
+    counts.close_scores += close ? 1 : 0;
+    if (!close) notes.score(n_looks_, stream, a.first_pos, a.score, b.score, "score");
     const float old = before == nullptr ? 0.0f : before->prompt_score;
     if (a.prompt_score == old && b.prompt_score == old) return;
+    const bool prompt_close = are_close(a.prompt_score, b.prompt_score, 0.0);
     ++counts.scores;
-    counts.close_scores += are_close(a.prompt_score, b.prompt_score, 0.0) ? 1 : 0;
+    counts.close_scores += prompt_close ? 1 : 0;
+    if (!prompt_close) notes.score(n_looks_, stream, a.first_pos, a.prompt_score, b.prompt_score, "prompt score");
   }
 
   Tables before_;
+  uint64_t n_looks_ = 0;
   bool add_up_;
 };
 

@@ -44,6 +44,7 @@ using weir::test::compare_pages;
 using weir::test::copy_of;
 using weir::test::first_outside;
 using weir::test::LayerCounts;
+using weir::test::Notes;
 using weir::test::outside;
 using weir::test::part;
 using weir::test::StepByStep;
@@ -62,7 +63,11 @@ struct Scale {
 };
 constexpr Scale kReasoner = {TINY_MODEL, 384, 2048, {600, 600}},
                 kGolden = {WEIR_SOURCE_DIR "/tests/golden/models/llama_f32.gguf", 256, 512, {280, 100}};
-const Scale& scale() { return on_llvmpipe() ? kGolden : kReasoner; }
+// `device_test_pages explain`: the reasoner everywhere and a look at every step, and of each row what decided where the
+// devices differ.
+bool explains = false;
+bool is_small() { return on_llvmpipe() && !explains; }
+const Scale& scale() { return is_small() ? kGolden : kReasoner; }
 
 // All layers: measured 99.7 % with CUDA and with Vulkan, 99.4 % with instruction sets. With the reasoner one near tie
 // from the first page that leaves to the last step is 0.3 to 0.4 % of them, and 2.4 to 3.1 % of its own layer's pages.
@@ -204,12 +209,16 @@ void check_both(const Session& a, const Session& b) {
 }
 
 // Feeds the same tokens to both sessions, decision by decision.
-std::vector<LayerCounts> feed_step_by_step(const Session& session, const Session& other, const variant& v,
-                                           const Text& text) {
+// `before` is called before a session computes: 0 is `session`, 1 is `other`.
+std::vector<LayerCounts> feed_step_by_step(
+    const Session& session, const Session& other, const variant& v, const Text& text,
+    const std::function<void(int which)>& before = [](int) {}) {
   StepByStep compared(session->kv(), adds_up(v));
   std::vector<Tables> chunks;
+  before(1);
   assert_ok(prefill(other, text.prompt, [&] { chunks.push_back(copy_of(other->kv())); }));
   size_t n_chunks = 0;
+  before(0);
   assert_ok(prefill(session, text.prompt, [&] {
     assert_true(n_chunks < chunks.size());
     compared.look(session->kv(), chunks[n_chunks++], true);
@@ -218,24 +227,35 @@ std::vector<LayerCounts> feed_step_by_step(const Session& session, const Session
   compared.look(session->kv(), copy_of(tables_of(other)), true);
   check_both(session, other);
   for (uint32_t step = 0; step < text.answer.size(); ++step) {
-    for (const Session* s : {&session, &other}) assert_ok(weir_session_step(s->get(), text.answer[step]));
+    for (const Session* s : {&session, &other}) {
+      before(s == &other ? 1 : 0);
+      assert_ok(weir_session_step(s->get(), text.answer[step]));
+    }
     assert_same_counters(session, other);
     compared.look(session->kv(), copy_of(tables_of(other)), false);
     if (step % kEvery == kEvery - 1) check_both(session, other);
   }
+  if (explains) compared.notes.print();
   return compared.layers;
 }
 
 // Feeds the same tokens to both sessions, all decisions together. The GPU's tables stay there between two looks.
-// `before` is called before a session computes: 0 is `session`, 1 is `other`.
 std::vector<LayerCounts> feed_together(
     const Session& session, const Session& other, const Text& text,
     const std::function<void(int which)>& before = [](int) {}) {
   const Session* const both[] = {&session, &other};
   std::vector<LayerCounts> layers(session->kv().shape().n_layers);
+  Tables last[2];
+  Notes notes;
+  uint64_t n_looks = 0;
   const auto look = [&] {
     check_both(session, other);
     const Tables a = copy_of(session->kv()), b = copy_of(other->kv());
+    if (explains) {
+      if (last[0].empty()) last[0] = a, last[1] = b;
+      notes.tables(n_looks++, last[0], last[1], a, b);
+      last[0] = a, last[1] = b;
+    }
     for (uint32_t i = 0; i < a.size(); ++i) compare_pages(a[i], b[i], layers[i / session->kv().shape().n_kv_heads]);
   };
   for (int i = 0; i < 2; ++i) {
@@ -249,8 +269,9 @@ std::vector<LayerCounts> feed_together(
       assert_ok(weir_session_step(both[i]->get(), text.answer[step]));
     }
     assert_same_counters(session, other);
-    if (step % kEvery == kEvery - 1) look();
+    if (explains || step % kEvery == kEvery - 1) look();
   }
+  if (explains) notes.print();
   return layers;
 }
 
@@ -287,7 +308,7 @@ std::vector<Text> noise_of(const fixture& f) {
 }
 
 std::vector<Text> texts_of(const fixture& f) {
-  std::vector<Text> texts = on_llvmpipe() ? noise_of(f) : problems_of(f);
+  std::vector<Text> texts = is_small() ? noise_of(f) : problems_of(f);
   for (size_t i = 0; i < texts.size(); ++i) {
     Text& text = texts[i];
     text.is_cut = text.prompt.size() > scale().budget;
@@ -474,10 +495,44 @@ int back_to_every_target(void**) {
 }
 #endif
 
+// Rows whose description has one of the words, of both texts; between two instruction sets if the first word is cpu.
+void explain(int n_words, char** words) {
+  explains = true;
+  const bool cpu = n_words > 0 && strcmp(words[0], "cpu") == 0;
+  fixture f;
+  open_pages_fixture(f);
+  const std::vector<int64_t> targets = weir::test::targets();
+  const auto before = [&](int which) {
+    if (cpu) hwy::SetSupportedTargetsForTest(which == 0 ? 0 : targets.back());
+  };
+  report_head();
+  for (const Text& text : texts_of(f)) {
+    for (const Row& row : kRows) {
+      bool wanted = n_words == (cpu ? 1 : 0);
+      for (int i = cpu ? 1 : 0; i < n_words; ++i) wanted = wanted || strstr(describe(&row.v), words[i]) != nullptr;
+      if (!wanted) continue;
+      const auto open = [&](bool other) {
+        return open_session(f, row.v, other && !cpu ? test_device() : WEIR_DEVICE_CPU);
+      };
+      const auto single = feed_step_by_step(open(false), open(true), row.v, text, before);
+      report(text.name, "", row.v, single, outside(single, row.bounds));
+      const auto together = feed_together(open(false), open(true), text, before);
+      report(text.name, "together", row.v, together, outside(together, row.bounds));
+      std::fflush(stdout);
+    }
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  close_gpu_fixture(&f);
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   weir::test::hide_matrices();
+  if (argc > 1 && strcmp(argv[1], "explain") == 0) {
+    explain(argc - 2, argv + 2);
+    return 0;
+  }
   const CMUnitTest tests[] = {
 #ifndef WEIR_INTERNAL_SANITIZED
       cmocka_unit_test(pages__bounds_tell_other_decisions),
