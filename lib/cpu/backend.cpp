@@ -5,7 +5,10 @@
 #include "cpu/attn_paged.h"
 #include "cpu/attn_progressive.h"
 #include "cpu/backend.h"
+#include "cpu/delta_net.h"
 #include "cpu/experts.h"
+#include "cpu/head_gate.h"
+#include "cpu/mamba2.h"
 #include "cpu/matmul.h"
 #include "cpu/page_accumulate.h"
 #include "cpu/page_digest.h"
@@ -14,6 +17,7 @@
 #include "cpu/page_stamp.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope_append.h"
+#include "cpu/short_conv.h"
 #include "cpu/soft_cap.h"
 #include "cpu/token_mass.h"
 #include "ops/attn_stamp.h"
@@ -56,7 +60,7 @@ const Backend& cpu_backend() {
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
                Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
                Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm,
-               Trait::kExperts),
+               Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2, Trait::kShortConv),
       RuleSet::all(),
   };
   return kBackend;

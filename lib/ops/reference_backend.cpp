@@ -12,7 +12,8 @@ uint64_t experts_scratch_bytes(const OpShapes& shapes);
 
 static uint64_t scratch_bytes(const OpShapes& s) {
   const uint64_t group = s.n_kv_heads != 0 ? s.n_heads / s.n_kv_heads : 0;
-  return std::max(experts_scratch_bytes(s), history_scratch_bytes(s.history_tokens, group, s.head_dim));
+  const uint64_t recurrent = (uint64_t{s.conv_channels} + s.recurrent_width) * sizeof(double);
+  return std::max({experts_scratch_bytes(s), history_scratch_bytes(s.history_tokens, group, s.head_dim), recurrent});
 }
 }  // namespace ref
 
@@ -30,7 +31,7 @@ const Backend& reference_backend() {
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
                Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
                Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm,
-               Trait::kExperts),
+               Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2, Trait::kShortConv),
       RuleSet::all(),
   };
   return kBackend;

@@ -447,6 +447,59 @@ void stage(Staging& s, HistoryBeginArgs& a) {
 
 void stage(Staging& s, SoftCapArgs& a) { s.out("x", a.x, a.n); }
 
+void stage(Staging& s, HeadGateArgs& a) {
+  const size_t n = size_t{a.n_tok} * a.n_heads * a.head_dim;
+  s.out("y", a.y, n);
+  s.in("qg", a.qg, 2 * n);
+}
+
+// State of a layer, both copies: an op writes the one that is not current.
+void stage(Staging& s, LayerState& state, const ConvArgs& conv, size_t n_sums) {
+  for (int i = 0; i < 2; ++i) {
+    s.out("rows", state.rows[i], size_t{conv.n_taps - 1} * conv.n_channels);
+    s.out("sums", state.sums[i], n_sums);
+  }
+  s.in("current", state.current, 1);
+}
+
+void stage(Staging& s, ConvArgs& conv) {
+  s.in("weight", conv.weight, size_t{conv.n_channels} * conv.n_taps);
+  s.in("bias", conv.bias, conv.n_channels);
+}
+
+void stage(Staging& s, DeltaNetArgs& a) {
+  const size_t n = size_t{a.n_tok} * a.n_heads * a.value_dim, n_gates = size_t{a.n_tok} * a.gate_stride;
+  s.out("y", a.y, n);
+  s.in("m", a.m, size_t{a.n_tok} * a.conv.n_channels);
+  s.in("z", a.z, n);
+  s.in("beta", a.beta, n_gates);
+  s.in("alpha", a.alpha, n_gates);
+  stage(s, a.conv);
+  s.in("a", a.a, a.n_heads);
+  s.in("dt_bias", a.dt_bias, a.n_heads);
+  s.in("norm", a.norm, a.value_dim);
+  stage(s, a.state, a.conv, size_t{a.n_heads} * a.key_dim * a.value_dim);
+}
+
+void stage(Staging& s, Mamba2Args& a) {
+  const size_t inner = size_t{a.n_heads} * a.value_dim;
+  s.out("y", a.y, a.n_tok * inner);
+  s.in("x", a.x, a.n_tok * (inner + a.conv.n_channels + a.n_heads));
+  stage(s, a.conv);
+  s.in("a", a.a, a.n_heads);
+  s.in("dt_bias", a.dt_bias, a.n_heads);
+  s.in("skip", a.skip, a.n_heads);
+  s.in("norm", a.norm, inner);
+  stage(s, a.state, a.conv, inner * a.key_dim);
+}
+
+void stage(Staging& s, ShortConvArgs& a) {
+  s.out("y", a.y, size_t{a.n_tok} * a.conv.n_channels);
+  s.in("x", a.x, size_t{a.n_tok} * 3 * a.conv.n_channels);
+  stage(s, a.conv);
+  stage(s, a.state, a.conv, 0);
+}
+
 // --- the table -------------------------------------------------------------------------------------------------------
 
 template <class Args>
