@@ -33,7 +33,8 @@ struct Token {
   float kq;  // k . q
 };
 
-// kVectors vectors of columns from `j` on: o = S'^T q with S' = decay S + k e^T, from one pass over S and one that writes.
+// kVectors vectors of columns from `j` on: o = S'^T q with S' = decay S + k e^T, from one pass over S and one that
+// writes.
 template <size_t kVectors, class Vectors>
 HWY_INLINE void run_columns(const Token& t, const float* before, float* after, size_t n_keys, size_t stride, size_t j,
                             float* o, const Vectors& io) {

@@ -24,9 +24,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-// exp() of more is not finite.
+// exp() of more than 88 is not finite. Min() and Exp() take NaN for a number.
 inline VF sigmoid(DF df, VF x) {
-  return hn::Div(hn::Set(df, 1.0f), hn::Add(hn::Set(df, 1.0f), hn::Exp(df, hn::Min(hn::Neg(x), hn::Set(df, 88.0f)))));
+  const VF one = hn::Set(df, 1.0f), grown = hn::Exp(df, hn::Min(hn::Neg(x), hn::Set(df, 88.0f)));
+  return hn::IfThenElse(hn::Eq(x, x), hn::Div(one, hn::Add(one, grown)), x);
 }
 inline VF silu(DF df, VF x) { return hn::Mul(x, sigmoid(df, x)); }
 
@@ -67,14 +68,14 @@ HWY_INLINE void each_vector(size_t n, const Fn& fn) {
 inline void convolve(const ConvArgs& conv, const LayerState& state, float* x, size_t stride, size_t n_tok, size_t first,
                      size_t n, bool activate) {
   const DF df;
-  const size_t n_before = conv.n_taps - 1;
-  const float* before = state.rows_before() + first;
-  float* after = state.rows_after() + first;
+  const size_t n_before = conv.n_taps - 1;  // 0: there are no rows
+  const float* before = state.rows_before();
+  float* after = state.rows_after();
   x += first;
   const auto input = [&](size_t at) -> const float* {  // counted from the oldest row
-    return at < n_before ? before + at * conv.n_channels : x + (at - n_before) * stride;
+    return at < n_before ? before + at * conv.n_channels + first : x + (at - n_before) * stride;
   };
-  for (size_t i = 0; i < n_before; ++i) std::copy_n(input(n_tok + i), n, after + i * conv.n_channels);
+  for (size_t i = 0; i < n_before; ++i) std::copy_n(input(n_tok + i), n, after + i * conv.n_channels + first);
   HWY_ALIGN float weight[kMaxTaps * kConvChannels];
   for (size_t j = 0; j < conv.n_taps; ++j) {
     for (size_t i = 0; i < n; ++i) weight[j * kConvChannels + i] = conv.weight[(first + i) * conv.n_taps + j];

@@ -468,9 +468,11 @@ void stage(Staging& s, ConvArgs& conv) {
 }
 
 void stage(Staging& s, DeltaNetArgs& a) {
-  const size_t n = size_t{a.n_tok} * a.n_heads * a.value_dim, n_gates = size_t{a.n_tok} * a.gate_stride;
+  const size_t n = size_t{a.n_tok} * a.n_heads * a.value_dim, last = a.n_heads - 1;
+  const size_t n_gates =
+      (a.n_tok - size_t{1}) * a.gate_stride + last / a.gate_group * a.group_stride + last % a.gate_group + 1;
   s.out("y", a.y, n);
-  s.in("m", a.m, size_t{a.n_tok} * a.conv.n_channels);
+  s.out("m", a.m, size_t{a.n_tok} * a.conv.n_channels);
   s.in("z", a.z, n);
   s.in("beta", a.beta, n_gates);
   s.in("alpha", a.alpha, n_gates);
@@ -484,7 +486,7 @@ void stage(Staging& s, DeltaNetArgs& a) {
 void stage(Staging& s, Mamba2Args& a) {
   const size_t inner = size_t{a.n_heads} * a.value_dim;
   s.out("y", a.y, a.n_tok * inner);
-  s.in("x", a.x, a.n_tok * (inner + a.conv.n_channels + a.n_heads));
+  s.out("x", a.x, a.n_tok * (inner + a.conv.n_channels + a.n_heads));
   stage(s, a.conv);
   s.in("a", a.a, a.n_heads);
   s.in("dt_bias", a.dt_bias, a.n_heads);
@@ -495,7 +497,7 @@ void stage(Staging& s, Mamba2Args& a) {
 
 void stage(Staging& s, ShortConvArgs& a) {
   s.out("y", a.y, size_t{a.n_tok} * a.conv.n_channels);
-  s.in("x", a.x, size_t{a.n_tok} * 3 * a.conv.n_channels);
+  s.out("x", a.x, size_t{a.n_tok} * 3 * a.conv.n_channels);
   stage(s, a.conv);
   stage(s, a.state, a.conv, 0);
 }
