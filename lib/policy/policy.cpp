@@ -92,18 +92,24 @@ Policy::Policy(const PolicyNeeds& needs, const StepRules& rules, float attn_scal
   needs_.last_gaps = rules.by_gap;
 }
 
-Status Policy::find_token_mass(OpContext& cx, const OpTable& ops, const KvView& view,
-                               const ObservePromptArgs& a) const {
-  return ops.token_mass(cx, {.mass = a.token_mass,
-                             .q = a.q,
-                             .lse = a.lse,
-                             .kv = view,
-                             .n_rows = a.n_rows,
-                             .n_heads = a.n_heads,
-                             .pos = a.pos,
-                             .scale = attn_scale_,
-                             .window = a.window,
-                             .soft_cap = a.soft_cap});
+Status Policy::find_token_mass(OpContext& cx, const OpTable& ops, const KvCache& kv, const ObservePromptArgs& a) const {
+  const KvView view = kv.view(a.layer);
+  WEIR_TRY(ops.token_mass(cx, {.mass = a.token_mass,
+                               .q = a.q,
+                               .lse = a.lse,
+                               .kv = view,
+                               .n_rows = a.n_rows,
+                               .n_heads = a.n_heads,
+                               .pos = a.pos,
+                               .scale = attn_scale_,
+                               .window = a.window,
+                               .soft_cap = a.soft_cap}));
+  const uint32_t* windows = kv.head_windows(a.layer);
+  for (uint32_t kv_head = 0; windows != nullptr && kv_head < view.n_kv_heads; ++kv_head) {
+    const size_t n = size_t{view.capacity} * kPageTokens;
+    if (windows[kv_head] != 0) std::fill_n(a.token_mass + kv_head * n, n, 0.0f);
+  }
+  return {};
 }
 
 uint32_t Policy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t batch_tokens) const {

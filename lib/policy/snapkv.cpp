@@ -206,7 +206,7 @@ Status SnapKvPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& 
   if (a.n_left > 0 && any.n_pages + whole_pages(a.n_left) <= pages_of(first_stream)) return {};
   const KvView view = kv.view(a.layer);
   const ObservePromptArgs last = last_rows(a, o_.window, head_dim);
-  WEIR_TRY(find_token_mass(cx, ops, view, last));
+  WEIR_TRY(find_token_mass(cx, ops, kv, last));
   for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
     const float* mass = a.token_mass + size_t{kv_head} * view.capacity * kPageTokens;
     score_stream(kv.stream(a.layer * view.n_kv_heads + kv_head), mass, last.pos,

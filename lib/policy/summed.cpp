@@ -17,7 +17,7 @@ uint32_t SummedPolicy::chunk_tokens(const KvCache& kv, uint32_t n_left, uint32_t
 Status SummedPolicy::observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const {
   if (a.layer < rules_.observe_from_layer) return {};
   const KvView view = kv.view(a.layer);
-  WEIR_TRY(find_token_mass(cx, ops, view, a));
+  WEIR_TRY(find_token_mass(cx, ops, kv, a));
   float* score = kv.last_scores(a.layer);
   const bool adds = prompt_ == PromptSums::kExact;
   const auto rows = static_cast<float>(a.n_rows), heads = static_cast<float>(a.n_heads / view.n_kv_heads);

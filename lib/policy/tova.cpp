@@ -30,7 +30,7 @@ class TovaPolicy final : public Policy {
   Status observe_prompt(OpContext& cx, const OpTable& ops, KvCache& kv, const ObservePromptArgs& a) const override {
     if (a.layer < rules_.observe_from_layer) return {};
     const KvView view = kv.view(a.layer);
-    WEIR_TRY(find_token_mass(cx, ops, view, a));
+    WEIR_TRY(find_token_mass(cx, ops, kv, a));
     float* score = kv.last_scores(a.layer);
     for (uint32_t kv_head = 0; kv_head < view.n_kv_heads; ++kv_head) {
       for (uint32_t row = 0; row < view.n_pages[kv_head]; ++row) {
