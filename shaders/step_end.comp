@@ -29,7 +29,10 @@ void main() {
     Shared(a.counter).v[0] = 0u;
     Shared state = Shared(a.state);
     state.v[kStateNextToken] = id;
-    if (a.commit != 0u && state.v[kStateLate] == 0u) ++state.v[kStateTokens];
+    if (a.commit != 0u && state.v[kStateLate] == 0u) {
+        ++state.v[kStateTokens];
+        state.v[kStateRecurrent] ^= 1u;
+    }
     for (uint i = 0u; i < 2u; ++i) state.v[kStateEvictedBefore + i] = state.v[kStateEvicted + i];
     for (uint i = 0u; i < kStateWords; ++i) Shared(a.mailbox).v[i] = state.v[i];
 }

@@ -21,7 +21,8 @@ WEIR_SHARED uint kStateLate = 15;
 WEIR_SHARED uint kStateCold = 16;
 WEIR_SHARED uint kStateLost = 18;
 WEIR_SHARED uint kStateRecalled = 20;
-WEIR_SHARED uint kStateWords = 22;
+WEIR_SHARED uint kStateRecurrent = 22;
+WEIR_SHARED uint kStateWords = 24;
 
 #ifdef __cplusplus
 constexpr size_t word_at(uint word) { return word * sizeof(uint32_t); }
@@ -38,6 +39,7 @@ static_assert(offsetof(StepState, is_late) == word_at(kStateLate) && sizeof(Step
 static_assert(offsetof(StepState, pages_cold) == word_at(kStateCold));
 static_assert(offsetof(StepState, pages_lost) == word_at(kStateLost));
 static_assert(offsetof(StepState, pages_recalled) == word_at(kStateRecalled));
+static_assert(offsetof(StepState, recurrent) == word_at(kStateRecurrent));
 static_assert(sizeof(StepState::pages_evicted) == word_at(2) && sizeof(StepState::n_without_room) == word_at(1));
 }  // namespace weir::vulkan
 #endif

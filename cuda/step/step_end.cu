@@ -47,7 +47,10 @@ __global__ void step_end_kernel(const StepEndArgs a) {
   best = atomicExch(a.best, 0ull);
   *a.counter = 0;
   a.state->next_token = best == 0 ? -1 : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(best));
-  if (a.commit && a.state->is_late == 0) ++a.state->n_tokens;
+  if (a.commit && a.state->is_late == 0) {
+    ++a.state->n_tokens;
+    a.state->recurrent ^= 1;
+  }
   a.state->pages_evicted_before = a.state->pages_evicted;
   // The host reads this when the step is over.
   *a.mailbox = *a.state;

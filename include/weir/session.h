@@ -89,11 +89,19 @@ typedef struct weir_session_options {
                                                @since 1.1 */
     uint32_t spill_flags;                 /**< WEIR_SPILL_*. @since 1.1 */
     uint32_t reserved_spill;              /**< 0. @since 1.1 */
+    uint64_t snapshot_budget_bytes;       /**< Host memory for snapshots of the state of recurrent layers, at least one
+                                               of them (weir_plan_info.snapshot_bytes / n_snapshots). A conversation
+                                               goes back to a snapshot, and reads again from there. 0 (default): four.
+                                               Not read for models that have attention in every layer. @since 1.1 */
+    uint32_t snapshot_tokens;             /**< There is a snapshot at every multiple of so many tokens, 16 or more, and
+                                               where prompts begin and end, as many as have room. 0 (default): 1,024.
+                                               @since 1.1 */
+    uint32_t reserved_snapshots;          /**< 0. @since 1.1 */
 } weir_session_options;
 
 /** Static initialiser of weir_session_options. */
 #define WEIR_SESSION_OPTIONS_INIT \
-    { (uint32_t)sizeof(weir_session_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { (uint32_t)sizeof(weir_session_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** The exact bytes of every pool of a session, known before anything is allocated.
  *  @since 1.0 */
@@ -104,7 +112,7 @@ typedef struct weir_plan_info {
     uint32_t page_tokens;        /**< Tokens of a page. */
     uint32_t pages_per_stream;   /**< Pages a stream can hold; streams of layers that a policy leaves dense hold the
                                       context. */
-    uint32_t n_streams;          /**< Layers times KV heads. */
+    uint32_t n_streams;          /**< Layers with attention times KV heads. */
     uint64_t page_bytes;         /**< Bytes of one page. */
     uint64_t weights_bytes;      /**< Weights in the file, mapped and shared by all sessions; not in total_bytes. */
     uint64_t kv_bytes;           /**< Resident KV pages. */
@@ -124,9 +132,10 @@ typedef struct weir_plan_info {
                                       for uncompressed pages, as it gives staging_bytes. */
     uint64_t library_bytes;      /**< What vendor libraries reserve; 0, as no backend of this version uses one. */
     uint64_t total_bytes;        /**< All of the session's own memory: the sum of the fields from kv_bytes to
-                                      library_bytes. */
-    uint64_t device_bytes;       /**< The part of total_bytes on the device: pages, digests, tables and workspace. With
-                                      attention on the host, part of workspace_bytes. 0 on the CPU. @since 1.0 */
+                                      library_bytes, recurrent_bytes and snapshot_bytes. */
+    uint64_t device_bytes;       /**< The part of total_bytes on the device: pages, digests, tables, workspace and
+                                      recurrent_bytes. With attention on the host, part of workspace_bytes. 0 on the
+                                      CPU. @since 1.0 */
     uint64_t device_weights_bytes; /**< Device memory of the weights, shared by all sessions of the model there; not in
                                         total_bytes. @since 1.0 */
     int32_t device;              /**< WEIR_DEVICE_* that the session will run on. @since 1.0 */
@@ -149,12 +158,18 @@ typedef struct weir_plan_info {
                                       than context_tokens, pages may be dropped for good, those first that were wanted
                                       the longest ago. 0 without a store. @since 1.1 */
     uint32_t reserved_spill;     /**< 0. @since 1.1 */
+    uint64_t recurrent_bytes;    /**< State of recurrent layers, twice: of now, and what the next step writes. It does
+                                      not grow with the conversation. @since 1.1 */
+    uint64_t snapshot_bytes;     /**< Host memory of n_snapshots copies of that state. @since 1.1 */
+    uint32_t n_snapshots;        /**< How many places of the conversation are kept to go back to, besides its
+                                      beginning. 0 where every layer has attention. @since 1.1 */
+    uint32_t snapshot_tokens;    /**< weir_session_options.snapshot_tokens, or its default. @since 1.1 */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
 #define WEIR_PLAN_INFO_INIT \
     { (uint32_t)sizeof(weir_plan_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-      0, 0, 0, 0, 0, 0 }
+      0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Memory of a live session.
  *  @since 1.0 */

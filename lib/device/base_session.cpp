@@ -218,11 +218,11 @@ size_t BaseSession::trace_at(uint32_t layer) const {
 Status BaseSession::get_trace() {
   WEIR_REQUIRE_DEVICE();
   const TraceBuffers &from = a_.device.trace, &to = a_.host.trace;
-  const size_t n = size_t{a_.config->n_layers} * a_.config->n_heads, rows = n * a_.kv->shape().max_capacity();
+  const size_t n = size_t{a_.config->n_kv_layers} * a_.config->n_heads, rows = n * a_.kv->shape().max_capacity();
   WEIR_TRY(note(queue_.copy_out(to.page_mass, from.page_mass, rows * sizeof(float), "copying masses")));
   WEIR_TRY(note(queue_.copy_out(to.select, from.select, rows * sizeof(uint32_t), "copying lists")));
   WEIR_TRY(note(queue_.copy_out(to.n_select, from.n_select, n * sizeof(uint32_t), "copying lists")));
-  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) to.is_listed[layer] = is_selected(layer, selected_);
+  for (uint32_t layer = 0; layer < a_.config->n_kv_layers; ++layer) to.is_listed[layer] = is_selected(layer, selected_);
   return note(wait("copying a trace"));
 }
 
@@ -255,7 +255,7 @@ Status BaseSession::top_logits(const LogitRequest& r) {
 
 Status BaseSession::rebuild_last_digests() {
   WEIR_REQUIRE_DEVICE();
-  for (uint32_t layer = 0; layer < a_.config->n_layers; ++layer) {
+  for (uint32_t layer = 0; layer < a_.config->n_kv_layers; ++layer) {
     const KvView kv = a_.kv->view(layer);
     if (kv.digest == DigestKind::kMinMax) WEIR_TRY(note(queue_.rebuild_last_minmax(kv)));
   }
@@ -273,7 +273,7 @@ Status BaseSession::fill_noise(uint64_t seed) {
 Status BaseSession::rebuild_digests() {
   WEIR_REQUIRE_DEVICE();
   const KvView first = a_.kv->view(0);
-  for (uint32_t layer = 0; layer < a_.config->n_layers && first.digest != DigestKind::kNone; ++layer) {
+  for (uint32_t layer = 0; layer < a_.config->n_kv_layers && first.digest != DigestKind::kNone; ++layer) {
     const KvView kv = a_.kv->view(layer);
     // Counters are zero between kernels, so they serve as first_row = 0 of every stream.
     WEIR_TRY(note(ops_.page_digest(a_.cx, {kv, a_.device.counters, kv.capacity})));

@@ -122,6 +122,7 @@ class BaseSession : public DeviceSession {
   static Status wait_and_answer(const SessionGroup& group);
 
   Status enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches);
+  Status enqueue_mix(const Layer& layer, uint32_t n_tok);
   Status enqueue_experts(uint32_t layer, const Stage& stage, bool overlap);
   Status enqueue_post_norm(const SessionGroup& group, const Stage& stage);
   template <class Column>
@@ -137,7 +138,7 @@ class BaseSession : public DeviceSession {
   AttnStop stop_args(uint32_t layer) const;
   bool observes(uint32_t layer) const {
     return a_.rules.observe != StepRules::Observe::kNone && layer >= a_.rules.observe_from_layer &&
-           is_ruled(layers()[layer].attention);
+           is_ruled(a_.weights->attention(layer));
   }
   // Layers and single heads may have windows of their own.
   bool has_ruled_stream(uint32_t layer) const;

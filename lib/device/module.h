@@ -21,6 +21,7 @@ namespace weir {
 
 class Cancel;
 class KvCache;
+class RecurrentState;
 class RopeTable;
 struct Backend;
 struct ModelConfig;
@@ -49,21 +50,21 @@ struct TraceBuffers {
 
 // Host memory that the device copies from and to at full speed; planned and taken with the session.
 struct DeviceStaging {
-  std::byte* tables = nullptr;     // [table_bytes] the host's page tables, on which the library's policies work
-  StepState* state = nullptr;      // the step's
-  int32_t* tokens = nullptr;       // [max_tok] of a prompt chunk
-  float* cos_sin = nullptr;        // [rotations of the model, max_tok, rope_dim] of a prompt chunk
-  float* cos_sin_sink = nullptr;   // the same, or null
-  double* angles = nullptr;        // [rotations of the model, rope_dim / 2]
-  float* token_mass = nullptr;     // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
-  float* logits = nullptr;         // [vocab_size]
-  PageEventRing events;            // the host writes to it around prompts, the device in decode steps
-  int32_t* top_ids = nullptr;      // [kMaxTopLogits]
-  float* top_logits = nullptr;     // [kMaxTopLogits]
-  uint32_t* mask = nullptr;        // [mask_words(vocab_size)]
-  int32_t* asked = nullptr;        // [kMaxTopLogits]
-  float* asked_logits = nullptr;   // [kMaxTopLogits]
-  LogitPart* parts = nullptr;      // [kLogitParts]
+  std::byte* tables = nullptr;    // [table_bytes] the host's page tables, on which the library's policies work
+  StepState* state = nullptr;     // the step's
+  int32_t* tokens = nullptr;      // [max_tok] of a prompt chunk
+  float* cos_sin = nullptr;       // [rotations of the model, max_tok, rope_dim] of a prompt chunk
+  float* cos_sin_sink = nullptr;  // the same, or null
+  double* angles = nullptr;       // [rotations of the model, rope_dim / 2]
+  float* token_mass = nullptr;    // [n_kv_heads, most pages * kPageTokens] for prompt policies, or null
+  float* logits = nullptr;        // [vocab_size]
+  PageEventRing events;           // the host writes to it around prompts, the device in decode steps
+  int32_t* top_ids = nullptr;     // [kMaxTopLogits]
+  float* top_logits = nullptr;    // [kMaxTopLogits]
+  uint32_t* mask = nullptr;       // [mask_words(vocab_size)]
+  int32_t* asked = nullptr;       // [kMaxTopLogits]
+  float* asked_logits = nullptr;  // [kMaxTopLogits]
+  LogitPart* parts = nullptr;     // [kLogitParts]
   DeviceRecall recall;
   TraceBuffers trace;  // what a step did, after DeviceSession::get_trace
 };
@@ -104,7 +105,8 @@ struct DeviceSessionArgs {
   const RopeTable* rope = nullptr;
   const PolicyNeeds* needs = nullptr;
   StepRules rules;
-  const KvCache* kv = nullptr;  // laid out over device memory; only its pointers are used
+  const KvCache* kv = nullptr;                // laid out over device memory; only its pointers are used
+  const RecurrentState* recurrent = nullptr;  // the same
   StepBuffers b;
   OpContext cx;
   DeviceBuffers device;

@@ -40,7 +40,7 @@ Status BaseSession::token_mass(uint32_t layer, const TokenMassArgs& host) {
 }
 
 Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
-  const Attention& attention = layers()[layer].attention;
+  const Attention& attention = a_.weights->attention(layer);
   const AttendPass pass = pass_of(chunk.n_tok, chunk.pos);
   const RopeAppendArgs append = rope_append_args(pass, attention, layer);
   WEIR_TRY(ops_.rope_append(a_.cx, append));
@@ -67,6 +67,7 @@ class BaseSession::ChunkWalk final : public LayerWalk {
     return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
   }
   Status attend(uint32_t layer) override { return s_.chunk_attention(chunk_, layer); }
+  Status mix(const Layer& layer) override { return s_.enqueue_mix(layer, chunk_.n_tok); }
   Status compute(const StageAt& at) override {
     return compute_rows({s_.ops_, s_.a_.cx, s_.a_.b, *s_.a_.config, chunk_.n_tok}, at);
   }

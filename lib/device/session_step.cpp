@@ -115,7 +115,7 @@ PageSelectArgs BaseSession::select_args(uint32_t layer) const {
 
 // Arguments of a decode step's attention over all pages of each stream.
 AttnDecodeArgs BaseSession::decode_args(uint32_t layer, bool append, bool overlap) const {
-  const Attention& attention = layers()[layer].attention;
+  const Attention& attention = a_.weights->attention(layer);
   AttnDecodeArgs d;
   d.attn = attn_paged_args(pass_of(1, 0), attention, layer);
   d.attn.page_mass = observes(layer) || traces() ? page_mass(layer) : nullptr;
@@ -174,7 +174,7 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   }
   // Compensation reads the rotated query, too.
   apart = apart || (stops && !queue_.attn_stop_appends()) || compensates(layer);
-  const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), layers()[layer].attention, layer);
+  const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), a_.weights->attention(layer), layer);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
     WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap}));
     if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
@@ -240,6 +240,8 @@ static bool ends_in_branches(const Stage& stage) {
   switch (stage.kind) {
     case Stage::Kind::kAttend:
     case Stage::Kind::kNorm:
+    case Stage::Kind::kHeadGate:
+    case Stage::Kind::kMix:
     case Stage::Kind::kExperts:
       return true;
     case Stage::Kind::kProject:
@@ -286,6 +288,11 @@ class BaseSession::StepWalk final : public LayerWalk {
     });
   }
 
+  Status mix(const Layer& layer) override {
+    if (!records(kPartOther)) return {};
+    return s_.enqueue_each(group_, [&](BaseSession& session, bool) { return session.enqueue_mix(layer, 1); });
+  }
+
   Status compute(const StageAt& at) override {
     const Stage& stage = at.stage;
     switch (stage.kind) {
@@ -295,6 +302,7 @@ class BaseSession::StepWalk final : public LayerWalk {
           return session.enqueue_experts(at.number, stage, group_.n == 1);
         });
       case Stage::Kind::kNorm:
+      case Stage::Kind::kHeadGate:
         if (!records(kPartOther)) return {};
         return s_.enqueue_each(group_, [&](BaseSession& session, bool) {
           return compute_rows({session.ops_, session.a_.cx, session.a_.b, *session.a_.config, 1}, at);
@@ -302,6 +310,7 @@ class BaseSession::StepWalk final : public LayerWalk {
       case Stage::Kind::kProject:
       case Stage::Kind::kGlu:
       case Stage::Kind::kAttend:
+      case Stage::Kind::kMix:
         break;
     }
     // The sessions' branches come right before at the beginning of the recording, after attention, and after a norm of
@@ -316,6 +325,11 @@ class BaseSession::StepWalk final : public LayerWalk {
   BaseSession& s_;
   const SessionGroup& group_;
 };
+
+Status BaseSession::enqueue_mix(const Layer& layer, uint32_t n_tok) {
+  return mix_rows({ops_, a_.cx, a_.b, *a_.config, n_tok}, layer, 0, n_tok,
+                  a_.recurrent->layer(layer.kind.number, &a_.device.state->recurrent));
+}
 
 // Sessions that step together each read the experts that they chose.
 Status BaseSession::enqueue_experts(uint32_t layer, const Stage& stage, bool overlap) {

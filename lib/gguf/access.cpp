@@ -58,8 +58,8 @@ T element(const GgufValue& array, uint64_t i) {
   return value;
 }
 
-// One number for each of the layers, as some writers have it, is one number if all are equal.
-Status one_of(const GgufValue& array, int64_t& out) {
+// One number for each of the layers, as some writers have it, is one number if all are equal, or all that are not 0.
+Status one_of(const GgufValue& array, bool zeros_aside, int64_t& out) {
   if (!is_integer(array.element_type)) return wrong_type(array, "an integer");
   constexpr uint64_t kMaxLayers = 4096;
   if (array.count == 0 || array.count > kMaxLayers) {
@@ -69,7 +69,11 @@ Status one_of(const GgufValue& array, int64_t& out) {
   out = gguf_integer(array, 0);
   for (uint64_t i = 1; i < array.count; ++i) {
     const int64_t other = gguf_integer(array, i);
-    if (other == out) continue;
+    if (other == out || (zeros_aside && other == 0)) continue;
+    if (zeros_aside && out == 0) {
+      out = other;
+      continue;
+    }
     return fail(WEIR_ERR_UNSUPPORTED, "%.*s: %lld and %lld; layers that differ in it cannot be computed",
                 shown_bytes(array.key), array.key.data(), static_cast<long long>(out), static_cast<long long>(other));
   }
@@ -185,7 +189,11 @@ Status GgufFile::get_u32(string_view key, uint32_t& out, uint32_t fallback) cons
   return {};
 }
 
-Status GgufFile::get_of_layers(string_view key, uint32_t& out) const {
+Status GgufFile::get_of_layers(string_view key, uint32_t& out) const { return one_of_layers(key, false, out); }
+
+Status GgufFile::get_of_some_layers(string_view key, uint32_t& out) const { return one_of_layers(key, true, out); }
+
+Status GgufFile::one_of_layers(string_view key, bool zeros_aside, uint32_t& out) const {
   const GgufValue* value = find(key);
   if (value == nullptr) return missing(key);
   if (value->type != GgufType::kArray) return to_u32(*value, out);
@@ -193,7 +201,7 @@ Status GgufFile::get_of_layers(string_view key, uint32_t& out) const {
   number.key = key;
   number.type = GgufType::kI64;
   int64_t all = 0;
-  WEIR_TRY(one_of(*value, all));
+  WEIR_TRY(one_of(*value, zeros_aside, all));
   number.raw = std::bit_cast<uint64_t>(all);
   return to_u32(number, out);
 }

@@ -138,6 +138,8 @@ class GgufFile {
   Status get_u32(std::string_view key, uint32_t& out, uint32_t fallback) const;
   // Also of an array with one number per layer in which all are equal. WEIR_ERR_UNSUPPORTED: they are not.
   Status get_of_layers(std::string_view key, uint32_t& out) const;
+  // Where layers may have 0 because they have none of it: what the others have.
+  Status get_of_some_layers(std::string_view key, uint32_t& out) const;
   Status get_i64(std::string_view key, int64_t& out) const;
   Status get_f32(std::string_view key, float& out) const;
   Status get_f32(std::string_view key, float& out, float fallback) const;
@@ -148,6 +150,7 @@ class GgufFile {
   Status get_array(std::string_view key, GgufArray kind, bool required, const GgufValue*& out) const;
 
  private:
+  Status one_of_layers(std::string_view key, bool zeros_aside, uint32_t& out) const;
   Status read_all(std::span<const uint8_t> bytes, OpenProgress& progress, bool any_type);
   Status open_one(const char* path, OpenProgress& progress, const How& how);
   // parts.cpp

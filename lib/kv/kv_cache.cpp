@@ -27,7 +27,7 @@ void KvCache::set_shape(const KvShape& shape, LeftSums* left, AttnHistory* histo
 
 void KvCache::lay_out(const KvShape& shape, Arena& pages, Arena& digests, Arena& tables) {
   set_shape(shape, left_, history_);
-  Arenas arenas = {pages, digests, tables, tables, tables};
+  Arenas arenas = {pages, digests, tables, tables, tables, tables, tables};
   lay_out(arenas);
 }
 

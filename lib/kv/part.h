@@ -16,10 +16,12 @@ struct Arenas {
   Arena& pages;
   Arena& digests;
   Arena& tables;
-  Arena& host;   // what only the host uses of tables; without a device the same arena as tables
-  Arena& state;  // host memory that is wiped when the conversation is forgotten
+  Arena& host;       // what only the host uses of tables; without a device the same arena as tables
+  Arena& state;      // host memory that is wiped when the conversation is forgotten
+  Arena& recurrent;  // the state of recurrent layers
+  Arena& snapshots;  // copies of it on the host
 
-  static Arenas all_in(Arena& arena) { return {arena, arena, arena, arena, arena}; }
+  static Arenas all_in(Arena& arena) { return {arena, arena, arena, arena, arena, arena, arena}; }
 };
 
 class Part {

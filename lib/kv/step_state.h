@@ -38,6 +38,8 @@ struct StepState {
   uint32_t is_late;
   uint64_t pages_cold, pages_lost;
   uint64_t pages_recalled;
+  uint32_t recurrent;  // LayerState::current; the other one after each step that is committed
+  uint32_t unused;     // the size is that of whole 64-bit numbers
 };
 
 }  // namespace weir

@@ -169,8 +169,8 @@ Status learn(Step& s) {
   // What only this prompt has taught goes with its tokens.
   const bool can_forget = !s.kv->has_learned();
   bool has_begun = false;
-  for (uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    const Attention& attention = s.model->weights().layers[layer].attention;
+  for (uint32_t layer = 0; layer < c.n_kv_layers; ++layer) {
+    const Attention& attention = s.model->weights().attention(layer);
     if (!has_history(s, attention, layer)) continue;
     if (can_forget || !has_begun) WEIR_TRY(check_cancel(s, layer));
     has_begun = true;
@@ -190,7 +190,7 @@ Status learn(Step& s) {
 }
 
 Status look_ahead(Step& s, uint32_t layer) {
-  const Attention& attention = s.model->weights().layers[layer].attention;
+  const Attention& attention = s.model->weights().attention(layer);
   if (!s.is_decode || s.b.ahead.tokens == nullptr || !has_history(s, attention, layer)) return {};
   const AttendPass pass = {s.model->config(), s.model->rope(), *s.kv, s.b, s.scope, 1, s.kv->n_tokens()};
   AttnHistoryArgs a = history_args(s, attn_paged_args(pass, attention, layer), layer);
@@ -200,7 +200,7 @@ Status look_ahead(Step& s, uint32_t layer) {
 
 Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, AttnPagedArgs& attn) {
   const ModelConfig& c = s.model->config();
-  const Attention& attention = s.model->weights().layers[layer].attention;
+  const Attention& attention = s.model->weights().attention(layer);
   const size_t q_at = size_t{row} * c.n_heads * c.head_dim, kv_at = size_t{row} * c.n_kv_heads * c.head_dim;
   const AttendPass pass = {c, s.model->rope(), *s.kv, s.b, s.scope, s.n_tok, s.kv->n_tokens()};
   RopeAppendArgs append = rope_append_args(pass, attention, layer);
@@ -219,7 +219,7 @@ Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, 
 }
 
 Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
-  const Attention& attention = s.model->weights().layers[layer].attention;
+  const Attention& attention = s.model->weights().attention(layer);
   const OpTable& ops = s.backend->ops;
   const uint32_t n_heads = attn.n_heads;
   PageLists lists;
@@ -254,7 +254,7 @@ Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
 }
 
 Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
-  const Attention& attention = s.model->weights().layers[layer].attention;
+  const Attention& attention = s.model->weights().attention(layer);
   attn.lse = is_ruled(attention) ? s.b.lse : nullptr;
   const bool on_device = attends_on_device(s, attn);
   if (!on_device && is_ruled(attention) && has_cold_pages(s, layer)) return attend_chunk_cold(s, attn, layer);

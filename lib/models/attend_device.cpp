@@ -104,7 +104,7 @@ Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {
   WEIR_TRY(d.copy_in(d.b.q, attn.q, n * kv.head_dim * sizeof(float)));
   attn.q = d.b.q;
   attn.out = d.b.o;
-  attn.sinks = d.weights->layers[layer].attention.sinks;
+  attn.sinks = d.weights->attention(layer).sinks;
   attn.carry = &carry;
   const uint32_t all_rows = *std::max_element(kv.n_pages, kv.n_pages + kv.n_kv_heads);
   for (uint32_t first = 0, half = 0; first < all_rows; first += w.n_rows, half ^= 1) {

@@ -27,15 +27,18 @@ struct StagingWindow {
 // Activations, laid out once per session for `max_tok` rows.
 struct StepBuffers {
   uint32_t max_tok = 0;
-  float* x = nullptr;             // [max_tok, d_model] residual stream
-  float* h = nullptr;             // [max_tok, d_model] normalised
-  float* q = nullptr;             // [max_tok, n_heads, head_dim]
-  float* q_sink = nullptr;        // the same, for sink pages; null unless the policy needs it
-  float* k = nullptr;             // [max_tok, n_kv_heads, head_dim]
-  float* v = nullptr;             // [max_tok, n_kv_heads, head_dim]
-  float* o = nullptr;             // [max_tok, n_heads, head_dim] attention output
-  float* g = nullptr;             // [max_tok, d_ff]
-  float* r = nullptr;             // [max_tok, d_model] result of a stage that has a norm after it; null when none has
+  float* x = nullptr;       // [max_tok, d_model] residual stream
+  float* h = nullptr;       // [max_tok, d_model] normalised
+  float* q = nullptr;       // [max_tok, n_heads, head_dim]
+  float* q_sink = nullptr;  // the same, for sink pages; null unless the policy needs it
+  float* k = nullptr;       // [max_tok, n_kv_heads, head_dim]
+  float* v = nullptr;       // [max_tok, n_kv_heads, head_dim]
+  float* o = nullptr;       // [max_tok, n_heads, head_dim] attention output
+  float* g = nullptr;       // [max_tok, d_ff]
+  float* r = nullptr;       // [max_tok, d_model] result of a stage that has a norm after it; null when none has
+  float* q_gate = nullptr;  // [max_tok, n_heads, 2, head_dim] where attention's output has gates
+  float* mix_in = nullptr;  // this and the next four: Row (layer.h); null where no layer is recurrent
+  float *mix_gate = nullptr, *beta = nullptr, *alpha = nullptr, *mix_out = nullptr;
   uint32_t first_rotation = 0;    // RopeTable::first_rotation
   float* cos_sin = nullptr;       // [rotations of the model, max_tok, rope_dim / 2, 2]
   float* cos_sin_sink = nullptr;  // the same, for q_sink

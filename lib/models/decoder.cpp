@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "kv/recurrent_state.h"
 #include "models/attend.h"
 #include "models/walk.h"
 #include "ops/attn_paged.h"
@@ -78,6 +79,15 @@ class DecoderWalk final : public LayerWalk {
     return s.device->copy_in(s.device->b.o, s.b.o, q_elements * sizeof(float));
   }
 
+  // Each session has a state of its own.
+  Status mix(const Layer& layer) override {
+    for (uint32_t i = 0; i < group_.n; ++i) {
+      const Step& own = *group_.steps[i];
+      WEIR_TRY(mix_rows(rows_.pass, layer, i, own.n_tok, own.recurrent->layer(layer.kind.number)));
+    }
+    return {};
+  }
+
   const StepGroup& group_;
   const Rows& rows_;
 };
@@ -109,6 +119,15 @@ void lay_out_rows(const ModelConfig& c, uint32_t max_tok, Arena& arena, StepBuff
   lay_out_shared_rows(c, max_tok, arena, b);
   b.g = arena.take<float>(n * c.d_ff);
   b.r = c.traits.has(Trait::kPostNorm) ? arena.take<float>(n * c.d_model) : nullptr;
+  if (c.traits.has(Trait::kHeadGate)) b.q_gate = arena.take<float>(n * 2 * c.n_heads * c.head_dim);
+  const RecurrentShape& r = c.recurrent;
+  if (r.n_layers == 0) return;
+  b.mix_in = arena.take<float>(n * r.in_width);
+  b.mix_out = arena.take<float>(n * r.width);
+  if (r.gate_width == 0) return;
+  b.mix_gate = arena.take<float>(n * r.width);
+  b.beta = arena.take<float>(n * r.gate_width);
+  b.alpha = arena.take<float>(n * r.gate_width);
 }
 
 void lay_out_shared_rows(const ModelConfig& c, uint32_t max_tok, Arena& arena, StepBuffers& b) {

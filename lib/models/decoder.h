@@ -16,6 +16,7 @@ namespace weir {
 
 class KvCache;
 class PageCopies;
+class RecurrentState;
 class Policy;
 struct PageLists;
 struct PolicyNeeds;
@@ -73,6 +74,7 @@ struct Step {
   const Policy* policy = nullptr;
   KvCache* kv = nullptr;
   PageCopies* copies = nullptr;
+  const RecurrentState* recurrent = nullptr;
   AttnScope scope;  // the policy's
   OpContext cx;
   StepBuffers b;

@@ -18,6 +18,7 @@ constexpr string_view kRead[] = {
     "attention.key_length",
     "attention.layer_norm_epsilon",
     "attention.layer_norm_rms_epsilon",
+    "attention.recurrent_layers",
     "attention.sliding_window",
     "attention.sliding_window_pattern",
     "attention.value_length",
@@ -46,6 +47,12 @@ constexpr string_view kRead[] = {
     "rope.scaling.yarn_beta_fast",
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_ext_factor",
+    "shortconv.l_cache",
+    "ssm.conv_kernel",
+    "ssm.group_count",
+    "ssm.inner_size",
+    "ssm.state_size",
+    "ssm.time_step_rank",
 };
 
 // What changes nothing that is computed here.
@@ -56,6 +63,7 @@ constexpr string_view kHarmless[] = {
     "expert_shared_count",
     "features_length",
     "pooling_type",
+    "rope.dimension_sections",  // of pictures; in text the positions of all sections are equal
     "rope.scaling.finetuned",
     "tensor_data_layout",  // of the file that this one was made from
     "vocab_size",          // the vocabulary has its own
@@ -119,6 +127,7 @@ bool is_read(string_view key, const Architecture& arch) {
   if (key == "attn_logit_softcapping" || key == "final_logit_softcapping") return arch.soft_caps;
   if (key == "attention.scale" || key == "embedding_scale" || key == "residual_scale" || key == "logit_scale")
     return arch.multipliers;
+  if (key == "full_attention_interval") return arch.recurrent != Mixer::kNone;
   return false;
 }
 

@@ -118,6 +118,16 @@ uint32_t row_width(const ModelConfig& c, Row row) {
       return c.n_kv_heads * c.head_dim;
     case Row::kG:
       return c.d_ff;
+    case Row::kQGate:
+      return 2 * c.n_heads * c.head_dim;
+    case Row::kMixIn:
+      return c.recurrent.in_width;
+    case Row::kMixGate:
+    case Row::kMixOut:
+      return c.recurrent.width;
+    case Row::kBeta:
+    case Row::kAlpha:
+      return c.recurrent.gate_width;
   }
   return 0;
 }
@@ -174,10 +184,11 @@ Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& 
   if (arch.fused) {
     WEIR_TRY(b.fused_parts("attn_qkv", {Row::kQ, Row::kK, Row::kV}));
   } else {
-    WEIR_TRY(b.part("attn_q", Row::kQ, false, qkv_bias));
+    WEIR_TRY(b.part("attn_q", arch.head_gate ? Row::kQGate : Row::kQ, false, qkv_bias));
     WEIR_TRY(b.part("attn_k", Row::kK, false, qkv_bias));
     WEIR_TRY(b.part("attn_v", Row::kV, false, qkv_bias));
   }
+  if (arch.head_gate) WEIR_TRY(b.begin(Kind::kHeadGate, Row::kQ, nullptr));
   Attention& attention = layer.attention;
   switch (arch.qk_norm) {
     case Architecture::QkNorm::kNone:
@@ -197,10 +208,76 @@ Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& 
   if (c.is_local(number) && arch.local_rope_base != 0.0f) attention.rotation = 1;
   if (arch.no_rope_every != 0 && (number + 1) % arch.no_rope_every == 0) attention.rotation = 1;
   if (arch.attn_sinks) WEIR_TRY(in.vector("attn_sinks.weight", c.n_heads, attention.sinks));
+  if (arch.head_gate) WEIR_TRY(b.begin(Kind::kHeadGate, Row::kO, nullptr));
   WEIR_TRY(b.begin(Kind::kProject, Row::kO, nullptr));
   WEIR_TRY(b.part("attn_output", Row::kX, true,
                   arch.attn_output_bias ? LayerBuilder::Bias::kRequired : LayerBuilder::Bias::kIfThere));
   return arch.post_norms ? b.post_norm("post_attention_norm.weight") : Status();
+}
+
+Status describe_delta_net(TensorReader& in, LayerBuilder& b, const ModelConfig& c, Recurrent& mixer) {
+  using Kind = Stage::Kind;
+  const RecurrentShape& r = c.recurrent;
+  WEIR_TRY(b.begin(Kind::kProject, Row::kX, "attn_norm.weight"));
+  WEIR_TRY(b.part("attn_qkv", Row::kMixIn, false));
+  WEIR_TRY(b.part("attn_gate", Row::kMixGate, false));
+  WEIR_TRY(b.begin(Kind::kProject, Row::kX, "attn_norm.weight"));
+  if (c.arch->fused_gates) {
+    WEIR_TRY(b.part("ssm_ba", Row::kBeta, false));
+  } else {
+    WEIR_TRY(b.part("ssm_beta", Row::kBeta, false));
+    WEIR_TRY(b.part("ssm_alpha", Row::kAlpha, false));
+  }
+  WEIR_TRY(b.begin(Kind::kMix, Row::kMixIn, nullptr));
+  WEIR_TRY(in.table("ssm_conv1d.weight", r.n_channels, r.n_taps, mixer.conv));
+  WEIR_TRY(in.vector("ssm_a", r.n_heads, mixer.a));
+  WEIR_TRY(in.vector("ssm_dt.bias", r.n_heads, mixer.dt_bias));
+  WEIR_TRY(in.vector("ssm_norm.weight", r.value_dim, mixer.norm));
+  WEIR_TRY(b.begin(Kind::kProject, Row::kMixOut, nullptr));
+  return b.part("ssm_out", Row::kX, true);
+}
+
+Status describe_mamba2(TensorReader& in, LayerBuilder& b, const ModelConfig& c, Recurrent& mixer) {
+  using Kind = Stage::Kind;
+  const RecurrentShape& r = c.recurrent;
+  WEIR_TRY(b.begin(Kind::kProject, Row::kX, "attn_norm.weight"));
+  WEIR_TRY(b.part("ssm_in", Row::kMixIn, false));
+  WEIR_TRY(b.begin(Kind::kMix, Row::kMixIn, nullptr));
+  WEIR_TRY(in.table("ssm_conv1d.weight", r.n_channels, r.n_taps, mixer.conv));
+  WEIR_TRY(in.vector("ssm_conv1d.bias", r.n_channels, mixer.conv_bias, false));
+  WEIR_TRY(in.column("ssm_a", r.n_heads, mixer.a));
+  WEIR_TRY(in.vector("ssm_dt.bias", r.n_heads, mixer.dt_bias));
+  WEIR_TRY(in.column("ssm_d", r.n_heads, mixer.skip));
+  WEIR_TRY(in.table("ssm_norm.weight", r.n_key_heads, r.width / r.n_key_heads, mixer.norm));
+  WEIR_TRY(b.begin(Kind::kProject, Row::kMixOut, nullptr));
+  return b.part("ssm_out", Row::kX, true);
+}
+
+Status describe_short_conv(TensorReader& in, LayerBuilder& b, const ModelConfig& c, Recurrent& mixer) {
+  using Kind = Stage::Kind;
+  WEIR_TRY(b.begin(Kind::kProject, Row::kX, "attn_norm.weight"));
+  WEIR_TRY(b.part("shortconv.in_proj", Row::kMixIn, false));
+  WEIR_TRY(b.begin(Kind::kMix, Row::kMixIn, nullptr));
+  WEIR_TRY(in.table("shortconv.conv.weight", c.recurrent.n_channels, c.recurrent.n_taps, mixer.conv));
+  WEIR_TRY(b.begin(Kind::kProject, Row::kMixOut, nullptr));
+  return b.part("shortconv.out_proj", Row::kX, true);
+}
+
+Status describe_mixer(TensorReader& in, LayerBuilder& b, const ModelConfig& c, uint32_t number, Layer& layer) {
+  layer.recurrent.number = layer.kind.number;
+  switch (layer.kind.mixer) {
+    case Mixer::kNone:
+      return {};
+    case Mixer::kAttention:
+      return describe_attention(in, b, c, number, layer);
+    case Mixer::kDeltaNet:
+      return describe_delta_net(in, b, c, layer.recurrent);
+    case Mixer::kMamba2:
+      return describe_mamba2(in, b, c, layer.recurrent);
+    case Mixer::kShortConv:
+      return describe_short_conv(in, b, c, layer.recurrent);
+  }
+  return {};
 }
 
 Status describe_feed_forward(LayerBuilder& b, const Architecture& arch) {
@@ -220,9 +297,11 @@ Status describe_feed_forward(LayerBuilder& b, const Architecture& arch) {
 
 }  // namespace
 
-Status describe_layer(TensorReader& in, const ModelConfig& c, uint32_t number, Layer& layer) {
+Status describe_layer(TensorReader& in, const ModelConfig& c, const LayerKind& kind, uint32_t number, Layer& layer) {
   LayerBuilder b(in, c, layer);
-  WEIR_TRY(describe_attention(in, b, c, number, layer));
+  layer.kind = kind;
+  WEIR_TRY(describe_mixer(in, b, c, number, layer));
+  if (!kind.feed_forward) return {};
   return c.n_experts != 0 ? add_experts(b, in, c, layer) : describe_feed_forward(b, *c.arch);
 }
 
@@ -256,6 +335,7 @@ void add_traits(const Stage& stage, TraitSet& traits) {
   traits.add(Trait::kNoNorm, kind != Stage::Kind::kAttend && x == Row::kX && norm == nullptr);
   traits.add(Trait::kInnerNorm, kind != Stage::Kind::kNorm && x != Row::kX && norm != nullptr);
   traits.add(Trait::kQkRowNorm, kind == Stage::Kind::kNorm);
+  traits.add(Trait::kHeadGate, kind == Stage::Kind::kHeadGate);
   traits.add(Trait::kGeluGate, gate == Gate::kGelu);
   traits.add(Trait::kClampedGate, gate == Gate::kClamped);
   traits.add(Trait::kPostNorm, post_norm != nullptr);
@@ -268,11 +348,14 @@ TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
   // Taken apart by name as above. What is not used here is in every model: sizes, and numbers that all backends read.
   const auto& [arch, n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff, vocab_size, context_tokens, norm_eps,
                attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, window, global_every, n_experts,
-               n_experts_used, expert_ff, shared_ff, filled_in_later] = c;
+               n_experts_used, expert_ff, shared_ff, n_kv_layers, recurrent, filled_in_later] = c;
   TraitSet traits;
   traits.add(Trait::kEmbeddingScale, embedding_scale != 1.0f);
   traits.add(Trait::kLogitSoftCap, logit_soft_cap != 0.0f);
   for (const Layer& layer : layers) {
+    traits.add(Trait::kDeltaNet, layer.kind.mixer == Mixer::kDeltaNet);
+    traits.add(Trait::kMamba2, layer.kind.mixer == Mixer::kMamba2);
+    traits.add(Trait::kShortConv, layer.kind.mixer == Mixer::kShortConv);
     add_traits(layer.attention, traits);
     add_traits(layer.experts, traits);
     for (const Stage& stage : layer.stages()) add_traits(stage, traits);

@@ -21,12 +21,18 @@ class TensorReader;
 
 // Rows of activations that stages read and write; StepBuffers has the buffers.
 enum class Row : uint8_t {
-  kX,  // [d_model] residual stream
-  kQ,  // [n_heads, head_dim]
-  kK,  // [n_kv_heads, head_dim]
-  kV,  // [n_kv_heads, head_dim]
-  kO,  // [n_heads, head_dim] attention output
-  kG,  // [d_ff]
+  kX,        // [d_model] residual stream
+  kQ,        // [n_heads, head_dim]
+  kK,        // [n_kv_heads, head_dim]
+  kV,        // [n_kv_heads, head_dim]
+  kO,        // [n_heads, head_dim] attention output
+  kG,        // [d_ff]
+  kQGate,    // [n_heads, 2, head_dim] queries and gates of the output
+  kMixIn,    // [recurrent.in_width] what a recurrent layer's op reads, of that its convolution
+  kMixGate,  // [recurrent.width] gate of its output
+  kBeta,     // [recurrent.gate_width], and of the next: gates of its state
+  kAlpha,
+  kMixOut,  // [recurrent.width] its output
 };
 
 // One matrix of a stage: y = W x (+ bias), or y += W x (+ bias).
@@ -40,10 +46,12 @@ struct StagePart {
 
 struct Stage {
   enum class Kind : uint8_t {
-    kProject,  // every part is a matrix over the same input
-    kGlu,      // part 0 is the gate and part 1 what it gates; the result goes to part 0's y
-    kAttend,   // Layer::attention over the pages: q, k, v to o
-    kNorm,     // RMS norm of the row x, in place
+    kProject,   // every part is a matrix over the same input
+    kGlu,       // part 0 is the gate and part 1 what it gates; the result goes to part 0's y
+    kAttend,    // Layer::attention over the pages: q, k, v to o
+    kNorm,      // RMS norm of the row x, in place
+    kHeadGate,  // takes the queries out of kQGate (x is kQ), or applies the gates there (x is kO)
+    kMix,       // Layer::recurrent: from kMixIn and the gates to kMixOut
     // Layer::experts: parts 0 to 2 are the experts' gates, ups and downs, one matrix below the other; 3 to 5 those of
     // the shared expert, if there is one. The result is added to x.
     kExperts,
@@ -79,9 +87,32 @@ struct Experts {
   const float* shared_router = nullptr;  // [d_model]; null: no shared expert
 };
 
+// The kinds of layers by what mixes a token with those before it.
+enum class Mixer : uint8_t { kNone, kAttention, kDeltaNet, kMamba2, kShortConv };
+
+// What Stage::Kind::kMix does; DeltaNetArgs, Mamba2Args and ShortConvArgs say what the fields are.
+struct Recurrent {
+  uint32_t number = 0;               // among the recurrent layers
+  const float* conv = nullptr;       // [n_channels, n_taps]
+  const float* conv_bias = nullptr;  // [n_channels] or null
+  const float* a = nullptr;          // [n_heads]
+  const float* dt_bias = nullptr;    // [n_heads]
+  const float* skip = nullptr;       // [n_heads]; Mamba-2
+  const float* norm = nullptr;       // [value_dim], or of Mamba-2 [n_heads, value_dim]
+};
+
+// What a layer consists of.
+struct LayerKind {
+  Mixer mixer = Mixer::kAttention;
+  bool feed_forward = true;
+  uint32_t number = 0;  // among the layers with attention, or with a recurrent mixer
+};
+
 struct Layer {
   static constexpr uint32_t kMaxStages = 7;
+  LayerKind kind;
   Attention attention;
+  Recurrent recurrent;
   Experts experts;
   uint32_t n_stages = 0;
   Stage stage[kMaxStages];
@@ -97,7 +128,7 @@ uint32_t row_width(const ModelConfig& config, Row row);
 ExpertsArgs experts_args(const Layer& layer, const Stage& stage, const float* x, uint32_t n_tok, float* y);
 
 // Reads the tensors of layer `number` into the stages that the architecture's row asks for.
-Status describe_layer(TensorReader& in, const ModelConfig& config, uint32_t number, Layer& out);
+Status describe_layer(TensorReader& in, const ModelConfig& config, const LayerKind& kind, uint32_t number, Layer& out);
 
 // What the description has beyond a plain layer.
 TraitSet traits_of(const ModelConfig& config, std::span<const Layer> layers);

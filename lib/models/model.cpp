@@ -174,12 +174,16 @@ Status Model::read_config(std::string_view arch) {
   const char* prefix = c.arch->name;
   WEIR_TRY(get_ranged(file_, Key(prefix, "block_count"), 1, kMaxLayers, c.n_layers));
   WEIR_TRY(get_ranged(file_, Key(prefix, "embedding_length"), 1, kMaxWidth, c.d_model));
-  WEIR_TRY(get_ranged(file_, Key(prefix, "feed_forward_length"), 1, kMaxWidth, c.d_ff, &GgufFile::get_of_layers));
+  const Getter of_layers = c.arch->recurrent == Mixer::kNone ? &GgufFile::get_of_layers : &GgufFile::get_of_some_layers;
+  const Key ff_key(prefix, "feed_forward_length");
+  // Where all layers have experts, files may lack it.
+  if (!c.arch->experts || file_.find(ff_key) != nullptr)
+    WEIR_TRY(get_ranged(file_, ff_key, 1, kMaxWidth, c.d_ff, of_layers));
   WEIR_TRY(get_ranged(file_, Key(prefix, "attention.head_count"), 1, kMaxHeads, c.n_heads, &GgufFile::get_of_layers));
   WEIR_TRY(get_ranged(file_, Key(prefix, "context_length"), 1, kMaxContext, c.context_tokens));
   const Key kv_key(prefix, "attention.head_count_kv");
   c.n_kv_heads = c.n_heads;
-  if (file_.find(kv_key) != nullptr) WEIR_TRY(file_.get_of_layers(kv_key, c.n_kv_heads));
+  if (file_.find(kv_key) != nullptr) WEIR_TRY((file_.*of_layers)(kv_key, c.n_kv_heads));
   if (c.n_kv_heads == 0 || c.n_kv_heads > c.n_heads || c.n_heads % c.n_kv_heads != 0) {
     return fail(WEIR_ERR_FORMAT, "%s: %u does not divide the %u query heads", kv_key.text, c.n_kv_heads, c.n_heads);
   }
@@ -194,6 +198,7 @@ Status Model::read_config(std::string_view arch) {
   WEIR_TRY(file_.get_u32(value_key, value_dim, c.head_dim));
   if (value_dim != c.head_dim)
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u differs from the key size %u", value_key.text, value_dim, c.head_dim);
+  WEIR_TRY(read_layer_kinds());
   WEIR_TRY(read_experts());
   WEIR_TRY(refuse_unread_keys(file_, *c.arch));
   WEIR_TRY(read_epsilon(file_, prefix, c.norm_eps));

@@ -16,6 +16,7 @@
 #include "gguf/gguf.h"
 #include "models/layer.h"
 #include "models/rope.h"
+#include "ops/recurrent.h"
 #include "ops/types.h"
 #include "text/answer_format.h"
 #include "text/tokenizer.h"
@@ -48,6 +49,15 @@ struct Architecture {
   uint32_t rope_part = 0;         // files say how much of a head rotates; without the key, one in so many. 0: all does
   bool attn_output_bias = false;  // it must have one; false: it may have it
   bool attn_sinks = false;
+  bool head_gate = false;  // attn_q has a gate of the output beside each head's query
+  // Layers that have no attention. Which those are says a key: that one layer in so many has it (kInterval), or that
+  // the others have no KV heads (kHeads). With kBlocks a layer is a mixer or a feed-forward network, not both.
+  Mixer recurrent = Mixer::kNone;
+  enum class Which : uint8_t { kInterval, kHeads, kBlocks };
+  Which which = Which::kInterval;
+  bool fused_gates = false;                        // delta net: beta and alpha are one matrix, by key head
+  bool grouped_heads = false;                      // delta net: heads that share a key head are neighbours
+  const char* output_norm = "output_norm.weight";  // tensor of the norm before the output
   Gate gate = Gate::kSilu;
   const char* ffn_norm = "ffn_norm.weight";  // tensor of the norm before the feed-forward network
   // The feed-forward network is a mixture of experts.
@@ -78,21 +88,29 @@ struct ModelConfig {
   uint32_t window = 0;           // of local layers
   uint32_t global_every = 0;     // as Architecture's, or as the file has it
   uint32_t n_experts = 0, n_experts_used = 0;
-  uint32_t expert_ff = 0;  // rows of an expert's gate
-  uint32_t shared_ff = 0;  // rows of the shared expert's gate; 0: there is none
-  TraitSet traits;         // what a backend must be able to compute
+  uint32_t expert_ff = 0;    // rows of an expert's gate
+  uint32_t shared_ff = 0;    // rows of the shared expert's gate; 0: there is none
+  uint32_t n_kv_layers = 0;  // with attention: what pages, streams and policies call layers
+  RecurrentShape recurrent;  // of the others, if there are any
+  TraitSet traits;           // what a backend must be able to compute
   bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
   // Columns of the widest matrix.
-  uint32_t max_cols() const { return std::max({d_model, d_ff, n_heads * head_dim, expert_ff, shared_ff}); }
+  uint32_t max_cols() const {
+    return std::max({d_model, d_ff, n_heads * head_dim, expert_ff, shared_ff, recurrent.width});
+  }
 };
 
 struct ModelWeights {
-  explicit ModelWeights(std::pmr::memory_resource* memory) : scaled_norm(memory), layers(memory) {}
+  explicit ModelWeights(std::pmr::memory_resource* memory) : scaled_norm(memory), layers(memory), kv_layers(memory) {}
   Weight token_embd;                    // [vocab_size, d_model]
   const float* output_norm = nullptr;   // [d_model]
   std::pmr::vector<float> scaled_norm;  // what output_norm points to if logits have a factor
   Weight output;                        // [vocab_size, d_model]; the embedding table when tied
   std::pmr::vector<Layer> layers;
+  std::pmr::vector<uint32_t> kv_layers;  // [n_kv_layers] the layers that have attention
+
+  // Of a layer with attention, by its number among those.
+  const Attention& attention(uint32_t kv_layer) const { return layers[kv_layers[kv_layer]].attention; }
 };
 
 // NUL-terminated copies of the file's keys and tensor names, for the C API.
@@ -112,7 +130,13 @@ class NameTable {
 class Model {
  public:
   explicit Model(std::pmr::memory_resource* memory)
-      : file_(memory), names_(memory), tokenizer_(memory), weights_(memory), rope_(memory), notes_(memory) {}
+      : file_(memory),
+        names_(memory),
+        tokenizer_(memory),
+        kinds_(memory),
+        weights_(memory),
+        rope_(memory),
+        notes_(memory) {}
 
   // flags: WEIR_MODEL_*.
   Status open(const char* path, uint32_t flags, weir_progress_fn progress, void* user);
@@ -146,6 +170,13 @@ class Model {
   Status read_multipliers();
   Status read_soft_caps();
   Status read_experts();
+  Status read_layer_kinds();  // this and the next four: recurrent.cpp
+  Status read_kinds_by_interval();
+  Status read_kinds_by_heads();
+  Status read_recurrent();
+  Status read_delta_net();
+  Status read_mamba2();
+  Status read_short_conv();
   Status read_weights();
   Status read_fingerprint(OpenProgress& progress);
   Status read_description(OpenProgress& progress);
@@ -156,6 +187,7 @@ class Model {
   NameTable names_;
   Tokenizer tokenizer_;
   ModelConfig config_;
+  std::pmr::vector<LayerKind> kinds_;  // [n_layers]
   ModelWeights weights_;
   RopeTable rope_;
   bool has_chat_template_ = false;

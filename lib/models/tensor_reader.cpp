@@ -52,6 +52,12 @@ Status TensorReader::vector(const char* name, uint32_t n, const float*& out, boo
   return set_floats(*tensor, out);
 }
 
+Status TensorReader::column(const char* name, uint32_t n, const float*& out) {
+  const GgufTensor* tensor = nullptr;
+  WEIR_TRY(find(name, true, tensor));
+  return tensor->n_dims == 2 ? table(name, n, 1, out) : vector(name, n, out);
+}
+
 Status TensorReader::table(const char* name, uint32_t n_rows, uint32_t n_cols, const float*& out) {
   const GgufTensor* tensor = nullptr;
   WEIR_TRY(find(name, true, tensor));

@@ -24,6 +24,8 @@ class TensorReader {
   Status stack(const char* name, uint32_t n, uint32_t n_rows, uint32_t n_cols, Weight& out);
   // A vector [n] of f32. Not `required` and absent: null.
   Status vector(const char* name, uint32_t n, const float*& out, bool required = true);
+  // The same of [n] or [n, 1].
+  Status column(const char* name, uint32_t n, const float*& out);
   // A matrix [n_rows, n_cols] of f32.
   Status table(const char* name, uint32_t n_rows, uint32_t n_cols, const float*& out);
   // Counts a tensor as taken that other code reads, if the file has it.

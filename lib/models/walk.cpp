@@ -2,10 +2,14 @@
 #include "models/walk.h"
 
 #include "models/model.h"
+#include "ops/delta_net.h"
 #include "ops/experts.h"
 #include "ops/glu_matmul.h"
+#include "ops/head_gate.h"
+#include "ops/mamba2.h"
 #include "ops/matmul.h"
 #include "ops/rms_norm.h"
+#include "ops/short_conv.h"
 #include "ops/table.h"
 
 namespace weir {
@@ -16,7 +20,11 @@ Status LayerWalk::run(std::span<const Layer> layers) {
     const Layer& layer = layers[number];
     for (const Stage& stage : layer.stages()) {
       WEIR_TRY(check(number));
-      WEIR_TRY(stage.kind == Stage::Kind::kAttend ? attend(number) : compute({number, layer, stage, before}));
+      if (stage.kind == Stage::Kind::kAttend) {
+        WEIR_TRY(attend(layer.kind.number));
+      } else {
+        WEIR_TRY(stage.kind == Stage::Kind::kMix ? mix(layer) : compute({number, layer, stage, before}));
+      }
       before = &stage;
     }
     WEIR_TRY(end_layer(number));
@@ -58,8 +66,84 @@ Status compute_rows(const RowPass& pass, const StageAt& at) {
                                            pass.n_tok, stage.gate, stage.part[0].bias, stage.part[1].bias});
     case Stage::Kind::kExperts:
       return pass.ops.experts(pass.cx, experts_args(at.layer, stage, x, pass.n_tok, pass.b.x));
+    case Stage::Kind::kHeadGate:
+      return pass.ops.head_gate(
+          pass.cx, {row, pass.b.q_gate, pass.n_tok, pass.config.n_heads, pass.config.head_dim, stage.x == Row::kO});
     case Stage::Kind::kAttend:
+    case Stage::Kind::kMix:
     case Stage::Kind::kNorm:
+      break;
+  }
+  return {};
+}
+
+namespace {
+
+Status mix_delta_net(const RowPass& pass, const Recurrent& mixer, uint32_t row, uint32_t n_tok, const ConvArgs& conv,
+                     const LayerState& state) {
+  const StepBuffers& b = pass.b;
+  const RecurrentShape& r = pass.config.recurrent;
+  const Architecture& arch = *pass.config.arch;
+  // Gates that are one matrix: of each key head the betas of its heads, then their alphas.
+  const uint32_t group = arch.fused_gates ? r.n_heads / r.n_key_heads : r.n_heads;
+  const float* beta = b.beta + size_t{row} * r.gate_width;
+  return pass.ops.delta_net(pass.cx, {.y = b.mix_out + size_t{row} * r.width,
+                                      .m = b.mix_in + size_t{row} * r.in_width,
+                                      .z = b.mix_gate + size_t{row} * r.width,
+                                      .beta = beta,
+                                      .alpha = arch.fused_gates ? beta + group : b.alpha + size_t{row} * r.gate_width,
+                                      .gate_stride = r.gate_width,
+                                      .gate_group = group,
+                                      .group_stride = 2 * group,
+                                      .n_tok = n_tok,
+                                      .n_key_heads = r.n_key_heads,
+                                      .n_heads = r.n_heads,
+                                      .key_dim = r.key_dim,
+                                      .value_dim = r.value_dim,
+                                      .grouped = arch.grouped_heads,
+                                      .conv = conv,
+                                      .a = mixer.a,
+                                      .dt_bias = mixer.dt_bias,
+                                      .norm = mixer.norm,
+                                      .eps = pass.config.norm_eps,
+                                      .state = state});
+}
+
+Status mix_mamba2(const RowPass& pass, const Recurrent& mixer, uint32_t row, uint32_t n_tok, const ConvArgs& conv,
+                  const LayerState& state) {
+  const RecurrentShape& r = pass.config.recurrent;
+  return pass.ops.mamba2(pass.cx, {.y = pass.b.mix_out + size_t{row} * r.width,
+                                   .x = pass.b.mix_in + size_t{row} * r.in_width,
+                                   .n_tok = n_tok,
+                                   .n_groups = r.n_key_heads,
+                                   .n_heads = r.n_heads,
+                                   .key_dim = r.key_dim,
+                                   .value_dim = r.value_dim,
+                                   .conv = conv,
+                                   .a = mixer.a,
+                                   .dt_bias = mixer.dt_bias,
+                                   .skip = mixer.skip,
+                                   .norm = mixer.norm,
+                                   .eps = pass.config.norm_eps,
+                                   .state = state});
+}
+
+}  // namespace
+
+Status mix_rows(const RowPass& pass, const Layer& layer, uint32_t row, uint32_t n_tok, const LayerState& state) {
+  const RecurrentShape& r = pass.config.recurrent;
+  const Recurrent& mixer = layer.recurrent;
+  const ConvArgs conv = {mixer.conv, mixer.conv_bias, r.n_channels, r.n_taps};
+  switch (layer.kind.mixer) {
+    case Mixer::kDeltaNet:
+      return mix_delta_net(pass, mixer, row, n_tok, conv, state);
+    case Mixer::kMamba2:
+      return mix_mamba2(pass, mixer, row, n_tok, conv, state);
+    case Mixer::kShortConv:
+      return pass.ops.short_conv(pass.cx, {pass.b.mix_out + size_t{row} * r.width,
+                                           pass.b.mix_in + size_t{row} * r.in_width, n_tok, conv, state});
+    case Mixer::kNone:
+    case Mixer::kAttention:
       break;
   }
   return {};
@@ -79,6 +163,18 @@ float* row_of(const StepBuffers& b, Row row) {
       return b.o;
     case Row::kG:
       return b.g;
+    case Row::kQGate:
+      return b.q_gate;
+    case Row::kMixIn:
+      return b.mix_in;
+    case Row::kMixGate:
+      return b.mix_gate;
+    case Row::kBeta:
+      return b.beta;
+    case Row::kAlpha:
+      return b.alpha;
+    case Row::kMixOut:
+      return b.mix_out;
   }
   return nullptr;
 }

@@ -12,6 +12,7 @@
 
 namespace weir {
 
+struct LayerState;
 struct MatmulPart;
 struct OpContext;
 struct OpTable;
@@ -34,8 +35,9 @@ class LayerWalk {
   // Before each stage, and behind each layer.
   virtual Status check(uint32_t) { return {}; }
   virtual Status end_layer(uint32_t) { return {}; }
-  // Attention, and any other stage.
-  virtual Status attend(uint32_t layer) = 0;
+  // Attention, whose layers are counted by themselves; a recurrent layer's op; and any other stage.
+  virtual Status attend(uint32_t kv_layer) = 0;
+  virtual Status mix(const Layer& layer) = 0;
   virtual Status compute(const StageAt& at) = 0;
 };
 
@@ -50,6 +52,9 @@ struct RowPass {
 
 // A stage that is not attention, over all rows.
 Status compute_rows(const RowPass& pass, const StageAt& at);
+
+// The op of a recurrent layer over n_tok rows from `row` on, which are those of one session.
+Status mix_rows(const RowPass& pass, const Layer& layer, uint32_t row, uint32_t n_tok, const LayerState& state);
 
 float* row_of(const StepBuffers& b, Row row);
 

@@ -13,7 +13,7 @@ Status Model::read_weights() {
   }
   TensorReader in(file_, weights_.layers.get_allocator().resource());
   WEIR_TRY(in.matrix("token_embd.weight", config_.vocab_size, config_.d_model, weights_.token_embd));
-  WEIR_TRY(in.vector("output_norm.weight", config_.d_model, weights_.output_norm));
+  WEIR_TRY(in.vector(config_.arch->output_norm, config_.d_model, weights_.output_norm));
   WEIR_TRY(in.matrix("output.weight", config_.vocab_size, config_.d_model, weights_.output, false));
   if (weights_.output.data == nullptr) weights_.output = weights_.token_embd;  // tied
   if (config_.logit_scale != 1.0f) {
@@ -31,7 +31,8 @@ Status Model::read_weights() {
   weights_.layers.resize(config_.n_layers);
   for (uint32_t i = 0; i < config_.n_layers; ++i) {
     in.set_layer(i);
-    WEIR_TRY(describe_layer(in, config_, i, weights_.layers[i]));
+    WEIR_TRY(describe_layer(in, config_, kinds_[i], i, weights_.layers[i]));
+    if (kinds_[i].mixer == Mixer::kAttention) weights_.kv_layers.push_back(i);
   }
   WEIR_TRY(in.check_all_taken(config_.arch->name));
   config_.traits = traits_of(config_, weights_.layers);

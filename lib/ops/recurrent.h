@@ -6,6 +6,21 @@
 
 namespace weir {
 
+// What the recurrent layers of a model have in common; all have the same sizes.
+struct RecurrentShape {
+  uint32_t n_layers = 0;  // 0: the model has none, and the rest says nothing
+  uint32_t n_taps = 0, n_channels = 0;
+  uint32_t n_heads = 0, key_dim = 0, value_dim = 0;  // of the sums; n_heads 0: a layer has only a convolution
+  uint32_t n_key_heads = 0;                          // delta net: heads of q and k; Mamba-2: groups
+  uint32_t in_width = 0, gate_width = 0, width = 0;  // of an op's input, of beta and alpha, and of its output
+
+  // Elements of a layer's state, in multiples of 64 bytes.
+  uint64_t row_elements() const { return (uint64_t{n_taps - 1} * n_channels + 15) / 16 * 16; }
+  uint64_t sum_elements() const { return (uint64_t{n_heads} * key_dim * value_dim + 15) / 16 * 16; }
+  uint64_t layer_elements() const { return row_elements() + sum_elements(); }
+  uint64_t elements() const { return n_layers * layer_elements(); }
+};
+
 // One layer's state, twice: a pass reads the current one and writes the other, which becomes current when the pass is
 // complete. So a pass that fails, is cancelled or is repeated has changed nothing.
 struct LayerState {

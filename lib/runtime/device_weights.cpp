@@ -38,6 +38,15 @@ Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to,
     WEIR_TRY(vector(layer.attention.q_norm, c.head_dim, copy.attention.q_norm));
     WEIR_TRY(vector(layer.attention.k_norm, c.head_dim, copy.attention.k_norm));
     WEIR_TRY(vector(layer.attention.sinks, c.n_heads, copy.attention.sinks));
+    const Recurrent& recurrent = layer.recurrent;
+    const RecurrentShape& r = c.recurrent;
+    const uint64_t norms = layer.kind.mixer == Mixer::kMamba2 ? r.width : r.value_dim;
+    WEIR_TRY(vector(recurrent.conv, uint64_t{r.n_channels} * r.n_taps, copy.recurrent.conv));
+    WEIR_TRY(vector(recurrent.conv_bias, r.n_channels, copy.recurrent.conv_bias));
+    WEIR_TRY(vector(recurrent.a, r.n_heads, copy.recurrent.a));
+    WEIR_TRY(vector(recurrent.dt_bias, r.n_heads, copy.recurrent.dt_bias));
+    WEIR_TRY(vector(recurrent.skip, r.n_heads, copy.recurrent.skip));
+    WEIR_TRY(vector(recurrent.norm, norms, copy.recurrent.norm));
     const Experts& experts = layer.experts;
     WEIR_TRY(vector(experts.router, uint64_t{experts.n} * c.d_model, copy.experts.router));
     WEIR_TRY(vector(experts.router_bias, experts.n, copy.experts.router_bias));
@@ -123,7 +132,10 @@ Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& o
   return status;
 }
 
-void DeviceWeights::reserve(const Model& model) { weights_.layers.resize(model.weights().layers.size()); }
+void DeviceWeights::reserve(const Model& model) {
+  weights_.layers.resize(model.weights().layers.size());
+  weights_.kv_layers = model.weights().kv_layers;
+}
 
 Status DeviceWeights::upload(const Model& model, ThreadPool& pool) {
   return for_all(

@@ -34,7 +34,7 @@ class DeviceMachine::Observer final : public ChunkObserver {
 
   Status observe(uint32_t layer) override {
     const ModelConfig& c = m_.w_.setup.model->config();
-    const Attention& attention = m_.w_.setup.model->weights().layers[layer].attention;
+    const Attention& attention = m_.w_.setup.model->weights().attention(layer);
     const uint32_t n_rows = std::min(n_tok_, m_.w_.policy.needs().prompt_rows), first = n_tok_ - n_rows;
     TokenMassBridge bridge = {{}, m_.module_, m_.device_, layer};
     bridge.cx.stream = &bridge;
@@ -81,7 +81,7 @@ Status DeviceMachine::create(SpillStore* other) {
                                &device_block_, kNeedLess));
   device_bytes_ = w_.plan.device_bytes;
   WEIR_TRY(take_staging());
-  const uint64_t block_bytes = w_.plan.sampler_bytes + module_->session_bytes;
+  const uint64_t block_bytes = w_.plan.sampler_bytes + w_.plan.snapshot_bytes + module_->session_bytes;
   const Status taken = take_block(block_bytes);
   if (!taken.ok()) {
     return fail(taken.code(), "the session's %llu bytes of host memory could not be allocated%s%s",
@@ -92,6 +92,7 @@ Status DeviceMachine::create(SpillStore* other) {
   lay_out_session(setup, needs, pools, w_.step);
   lay_out_staging(setup, needs, pools, w_.parts.list, device_tables_, buffers, staging_);
   w_.tables.change()->set_pages_elsewhere();
+  w_.parts.recurrent.set_memory(*this, device_tables_.recurrent.memory());
   staging_.events = w_.parts.events.ring();
   std::memset(staging_.state, 0, sizeof(StepState));
 
@@ -102,12 +103,14 @@ Status DeviceMachine::create(SpillStore* other) {
   args.needs = &needs;
   args.rules = setup.rules;
   args.kv = &device_tables_.kv;
+  args.recurrent = &device_tables_.recurrent;
   args.b = w_.step.b;
   args.cx = w_.step.cx;
   args.device = buffers;
   if (setup.kv.recalls()) WEIR_TRY(start_recall(other, args));
   args.host = staging_;
-  WEIR_TRY(told(module_->create_session(static_cast<std::byte*>(block_) + w_.plan.sampler_bytes, args, device_)));
+  std::byte* const at = static_cast<std::byte*>(block_) + w_.plan.sampler_bytes + w_.plan.snapshot_bytes;
+  WEIR_TRY(told(module_->create_session(at, args, device_)));
   w_.step.b.logits = staging_.logits;
   return {};
 }
@@ -117,6 +120,7 @@ void DeviceMachine::place_pools(const SessionPools& measured, SessionPools& pool
   for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()},
                             {&pools.digests, measured.digests.used()},
                             {&pools.tables, measured.tables.used()},
+                            {&pools.recurrent, measured.recurrent.used()},
                             {&pools.workspace, measured.workspace.used()}}) {
     *pool = Arena(at, size);
     if (pool == &pools.tables) buffers.tables = at;
@@ -124,6 +128,7 @@ void DeviceMachine::place_pools(const SessionPools& measured, SessionPools& pool
   }
   pools.staging = Arena(staging_block_, w_.plan.staging_bytes);
   pools.sampler = Arena(block_, w_.plan.sampler_bytes);
+  pools.snapshots = Arena(static_cast<std::byte*>(block_) + w_.plan.sampler_bytes, w_.plan.snapshot_bytes);
   private_ = block_;
   private_bytes_ = w_.plan.sampler_bytes;
 }
@@ -156,6 +161,7 @@ void DeviceMachine::fill_state() {
   state.pages_lost = c.pages_lost;
   state.pages_recalled = w_.copies.pages_recalled();
   state.is_late = 0;
+  state.recurrent = w_.parts.recurrent.current();
 }
 
 // The device's counters belong to its tables.
@@ -278,7 +284,7 @@ Status DeviceMachine::trace_step() {
   Status status;
   {
     const ThreadPool::Lease lease(w_.pool);  // which the callback of a trace gives away
-    for (uint32_t layer = 0; layer < c.n_layers && status.ok(); ++layer) {
+    for (uint32_t layer = 0; layer < c.n_kv_layers && status.ok(); ++layer) {
       PageLists lists;
       if (t.is_listed[layer]) lists = {t.select + layer * rows, t.n_select + size_t{layer} * c.n_heads};
       status = w_.step.trace->layer(kv(), n_tokens, layer, c.n_heads, w_.policy.needs().list_per_head, lists,
@@ -415,6 +421,14 @@ std::span<uint16_t> DeviceMachine::piece_room() const {
 
 Status DeviceMachine::copy_out(void* host, const void* device, uint64_t bytes) const {
   return told(module_->copy_out(host, device, bytes));
+}
+
+Status DeviceMachine::copy_state_out(float* host, const float* state, uint64_t n) {
+  return copy_out(host, state, n * sizeof(float));
+}
+
+Status DeviceMachine::copy_state_in(float* state, const float* host, uint64_t n) {
+  return copy_in(state, host, n * sizeof(float));
 }
 
 Status DeviceMachine::copy_in(void* device, const void* host, uint64_t bytes) const {

@@ -8,7 +8,7 @@
 
 namespace weir {
 
-class DeviceMachine final : public Machine {
+class DeviceMachine final : public Machine, public StateMemory {
  public:
   using Machine::Machine;
   ~DeviceMachine() override;
@@ -33,6 +33,8 @@ class DeviceMachine final : public Machine {
   PoolAccess* pool_access() override { return &pages_; }
   KvCache& page_cache() override { return device_tables_.kv; }
   std::span<uint16_t> piece_room() const override;
+  Status copy_state_out(float* host, const float* state, uint64_t n) override;
+  Status copy_state_in(float* state, const float* host, uint64_t n) override;
   Status copy_out(void* host, const void* device, uint64_t bytes) const override;
   Status copy_in(void* device, const void* host, uint64_t bytes) const override;
   Status begin_noise() override;

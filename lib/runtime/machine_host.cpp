@@ -38,6 +38,8 @@ Status HostMachine::create(SpillStore* other) {
   for (auto [pool, size] : {std::pair{&pools.pages, measured.pages.used()},
                             {&pools.digests, measured.digests.used()},
                             {&pools.tables, measured.tables.used()},
+                            {&pools.recurrent, measured.recurrent.used()},
+                            {&pools.snapshots, measured.snapshots.used()},
                             {&pools.workspace, measured.workspace.used()},
                             {&pools.sampler, measured.sampler.used()}}) {
     *pool = Arena(at, size);
@@ -150,8 +152,8 @@ Status HostMachine::fill_history() {
   const PageTables::Change kv = w_.tables.change();
   const uint32_t n_rows = std::min({needs.prompt_rows, b.max_tok, kv->n_tokens()});
   uint64_t random = 2;
-  for (uint32_t layer = needs.history_from_layer; n_rows > 0 && layer < c.n_layers; ++layer) {
-    const Attention& attention = model.weights().layers[layer].attention;
+  for (uint32_t layer = needs.history_from_layer; n_rows > 0 && layer < c.n_kv_layers; ++layer) {
+    const Attention& attention = model.weights().attention(layer);
     if (!is_ruled(attention)) continue;
     for (size_t i = 0; i < size_t{n_rows} * c.n_heads * c.head_dim; ++i) {
       random = random * 6364136223846793005u + 1442695040888963407u;

@@ -16,11 +16,18 @@ namespace {
 constexpr uint32_t kMaxBatch = 4096;
 constexpr uint32_t kDefaultBatch = 512;  // where the GEMM of 8B shapes stops gaining on two cores
 constexpr uint32_t kMaxTokens = 1u << 30;
+// A message's beginning and end, those of the message before, and where a long text was cut last.
+constexpr uint32_t kDefaultSnapshots = 4;
+constexpr uint32_t kMaxSnapshots = 1024;
+constexpr uint32_t kDefaultSnapshotTokens = 1024;
 
 Status check_numbers(const weir_session_options& o) {
   if ((o.flags & ~(uint32_t{WEIR_SESSION_TRACE} | uint32_t{WEIR_SESSION_HOST_ATTENTION})) != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
+  if (o.snapshot_tokens != 0 && (o.snapshot_tokens < kPageTokens || o.snapshot_tokens > kMaxTokens))
+    return fail(WEIR_ERR_INVALID_ARG, "snapshot_tokens: %u is not in %u..%u", o.snapshot_tokens, kPageTokens,
+                kMaxTokens);
   if (o.device < WEIR_DEVICE_AUTO || o.device > WEIR_DEVICE_VULKAN)
     return fail(WEIR_ERR_INVALID_ARG, "device: %d is not a WEIR_DEVICE_* value", o.device);
   if (o.context_tokens > kMaxTokens)
@@ -64,7 +71,7 @@ Status read_head_file(const weir_session_options& o, FileBytes& bytes, PolicyCon
 // Tokens of one stream that the caller's budget holds, 0 when there is none. Bytes are for all streams together, those
 // of local layers included.
 Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& tokens) {
-  KvShape shape = {c.n_layers, c.n_kv_heads, c.head_dim};
+  KvShape shape = {c.n_kv_layers, c.n_kv_heads, c.head_dim};
   shape.window = c.window;
   shape.global_every = c.global_every;
   const uint64_t local = shape.n_local_streams(), ruled = shape.n_streams() - local;
@@ -142,7 +149,7 @@ Status fit_store(const Model& model, const weir_session_options& o, uint32_t n_t
 
 PolicyConfig describe_model(const weir_session_options& o, const ModelConfig& c) {
   PolicyConfig config;
-  config.n_layers = c.n_layers;
+  config.n_layers = c.n_kv_layers;
   config.n_heads = c.n_heads;
   config.n_kv_heads = c.n_kv_heads;
   config.head_dim = c.head_dim;
@@ -158,7 +165,7 @@ PolicyConfig describe_model(const weir_session_options& o, const ModelConfig& c)
 // Streams and pages, and whether the options fit them.
 Status describe_pages(const weir_session_options& o, const ModelConfig& c, const PolicyNeeds& needs,
                       const StreamWindows& windows, SessionSetup& setup) {
-  setup.kv = {.n_layers = c.n_layers,
+  setup.kv = {.n_layers = c.n_kv_layers,
               .n_kv_heads = c.n_kv_heads,
               .head_dim = c.head_dim,
               .pages_per_stream = needs.pages_per_stream,
@@ -177,7 +184,7 @@ Status describe_pages(const weir_session_options& o, const ModelConfig& c, const
   setup.kv.last_gaps = needs.last_gaps;
   setup.kv.history = needs.history;
   setup.kv.history_from_layer = needs.history_from_layer;
-  setup.kv.history.n_layers = setup.kv.n_global(c.n_layers) - setup.kv.n_global(needs.history_from_layer);
+  setup.kv.history.n_layers = setup.kv.n_global(c.n_kv_layers) - setup.kv.n_global(needs.history_from_layer);
   setup.kv.window_pages = pages_of_window(c.window, setup.max_tok, needs.context_tokens);
   const uint64_t pool_bytes = setup.kv.n_slots() * setup.kv.page_bytes();
   if (windows.any() && o.budget_bytes != 0 && pool_bytes > o.budget_bytes) {
@@ -205,12 +212,33 @@ Status describe_pages(const weir_session_options& o, const ModelConfig& c, const
   return {};
 }
 
+// The state of recurrent layers and how many snapshots there are of it.
+Status describe_recurrent(const weir_session_options& o, const ModelConfig& c, SessionSetup& setup) {
+  if (c.recurrent.n_layers == 0) return {};
+  if (setup.rows != nullptr)
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "attention on the host beside a device: recurrent layers run where attention does");
+  const uint64_t bytes = c.recurrent.elements() * sizeof(float);
+  const uint64_t n = o.snapshot_budget_bytes == 0 ? kDefaultSnapshots : o.snapshot_budget_bytes / bytes;
+  if (n == 0) {
+    return fail(WEIR_ERR_BUDGET, "snapshot_budget_bytes: %llu bytes are less than one snapshot, %llu",
+                static_cast<unsigned long long>(o.snapshot_budget_bytes), static_cast<unsigned long long>(bytes));
+  }
+  setup.recurrent.layers = c.recurrent;
+  setup.recurrent.n_snapshots = static_cast<uint32_t>(std::min<uint64_t>(n, kMaxSnapshots));
+  setup.recurrent.snapshot_tokens = o.snapshot_tokens == 0 ? kDefaultSnapshotTokens : o.snapshot_tokens;
+  setup.recurrent.elsewhere = setup.module != nullptr;
+  return {};
+}
+
 OpShapes describe_shapes(const ModelConfig& c, const PolicyNeeds& needs, const SessionSetup& setup) {
   OpShapes shapes;
   shapes.n_threads = setup.n_threads;
   shapes.max_tok = setup.max_tok;
   shapes.max_cols = c.max_cols();
-  shapes.max_rows = std::max({c.vocab_size, c.d_ff, c.n_heads * c.head_dim, c.d_model});
+  shapes.max_rows =
+      std::max({c.vocab_size, c.d_ff, row_width(c, c.traits.has(Trait::kHeadGate) ? Row::kQGate : Row::kQ), c.d_model,
+                c.recurrent.in_width});
   shapes.n_heads = c.n_heads;
   shapes.n_kv_heads = c.n_kv_heads;
   shapes.head_dim = c.head_dim;
@@ -221,6 +249,8 @@ OpShapes describe_shapes(const ModelConfig& c, const PolicyNeeds& needs, const S
   shapes.n_experts_used = c.n_experts_used;
   shapes.expert_ff = c.expert_ff;
   shapes.shared_ff = c.shared_ff;
+  shapes.conv_channels = c.recurrent.n_channels;
+  shapes.recurrent_width = c.recurrent.width;
   return shapes;
 }
 
@@ -255,6 +285,7 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   // A conversation without end has no larger chunks than one of the model's context.
   const bool endless = o.context_tokens == 0 && o.batch_tokens == 0 && c.context_tokens != 0;
   setup.max_tok = std::min({batch_of(o), needs.context_tokens, endless ? c.context_tokens : needs.context_tokens});
+  WEIR_TRY(describe_recurrent(o, c, setup));
   WEIR_TRY(describe_pages(o, c, needs, storage.windows, setup));
   setup.record = plan_record(needs, setup.kv, c.vocab_size);
   setup.shapes = describe_shapes(c, needs, setup);
@@ -287,7 +318,7 @@ TokenRecord::Shape plan_record(const PolicyNeeds& needs, const KvShape& kv, uint
 }
 
 void lay_out_host_parts(SessionPools& p, const PartList& parts) {
-  Arenas arenas = {p.pages, p.digests, p.tables, p.tables, p.sampler};
+  Arenas arenas = {p.pages, p.digests, p.tables, p.tables, p.sampler, p.recurrent, p.snapshots};
   parts.lay_out(arenas);
 }
 
@@ -310,14 +341,19 @@ namespace {
 void lay_out_device_tables(const SessionSetup& setup, SessionPools& p, const PartList& parts, DeviceTables& tables,
                            DeviceBuffers& device, DeviceStaging& staging) {
   Arena elsewhere;
-  Arenas on_device = {p.pages, p.digests, p.tables, elsewhere, elsewhere};
+  Arenas on_device = {p.pages, p.digests, p.tables, elsewhere, elsewhere, p.recurrent, elsewhere};
   tables.kv.set_shape(setup.kv, &tables.left);
   tables.kv.lay_out(on_device);
   tables.left.lay_out(on_device);
+  RecurrentState::Shape mirror = setup.recurrent;
+  mirror.elsewhere = false;
+  mirror.n_snapshots = 0;
+  tables.recurrent.set_shape(mirror);
+  tables.recurrent.lay_out(on_device);
   device.table_bytes = p.tables.used();
   staging.tables = p.staging.take<std::byte>(device.table_bytes);
   Arena host_tables(staging.tables, device.table_bytes);
-  Arenas on_host = {elsewhere, elsewhere, host_tables, p.staging, p.sampler};
+  Arenas on_host = {elsewhere, elsewhere, host_tables, p.staging, p.sampler, elsewhere, p.snapshots};
   parts.lay_out(on_host);
 }
 
@@ -343,7 +379,7 @@ void lay_out_recall(const SessionSetup& setup, SessionPools& p, DeviceBuffers& d
 
 void lay_out_trace(const SessionSetup& setup, Arena& arena, TraceBuffers& trace) {
   const ModelConfig& c = setup.model->config();
-  const uint64_t n = uint64_t{c.n_layers} * c.n_heads;
+  const uint64_t n = uint64_t{c.n_kv_layers} * c.n_heads;
   trace.page_mass = arena.take<float>(n * setup.kv.max_capacity());
   trace.select = arena.take<uint32_t>(n * setup.kv.max_capacity());
   trace.n_select = arena.take<uint32_t>(n);
@@ -381,7 +417,7 @@ void lay_out_staging(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   if (setup.trace) {
     lay_out_trace(setup, p.workspace, device.trace);
     lay_out_trace(setup, p.staging, staging.trace);
-    staging.trace.is_listed = p.staging.take<bool>(c.n_layers);
+    staging.trace.is_listed = p.staging.take<bool>(c.n_kv_layers);
   }
   if (setup.kv.recalls()) lay_out_recall(setup, p, device, staging.recall);
 }
@@ -406,12 +442,17 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.table_bytes = p.tables.used();
   plan.workspace_bytes = p.workspace.used() + p.rows.used();
   plan.sampler_bytes = p.sampler.used();
+  plan.recurrent_bytes = p.recurrent.used();
+  plan.snapshot_bytes = p.snapshots.used();
+  plan.n_snapshots = setup.recurrent.n_snapshots;
+  plan.snapshot_tokens = setup.recurrent.snapshot_tokens;
   plan.session_bytes = sizeof(Session);
   plan.device = WEIR_DEVICE_CPU;
   plan.device_bytes = p.rows.used();
   if (setup.module != nullptr) {
     plan.session_bytes += setup.module->session_bytes;
-    plan.device_bytes = plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes;
+    plan.device_bytes =
+        plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.recurrent_bytes + plan.workspace_bytes;
   }
   if (setup.module != nullptr || setup.rows != nullptr) {
     plan.staging_bytes = align_up(p.staging.used(), kStagingAlignment);
@@ -424,7 +465,8 @@ void fill_plan(const SessionSetup& setup, const PolicyNeeds& needs, const Sessio
   plan.spill_compressed_bytes = uint64_t{setup.spill_plan.n_cells} * SpillCells::kCellBytes;
   plan.spill_tokens = stored_tokens(setup);
   plan.total_bytes = plan.spill_bytes + plan.kv_bytes + plan.digest_bytes + plan.table_bytes + plan.workspace_bytes +
-                     plan.sampler_bytes + plan.session_bytes + plan.staging_bytes;
+                     plan.sampler_bytes + plan.session_bytes + plan.staging_bytes + plan.recurrent_bytes +
+                     plan.snapshot_bytes;
 }
 
 Status plan_session(const Model& model, const weir_session_options& options, uint32_t n_threads,

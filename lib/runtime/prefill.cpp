@@ -38,12 +38,14 @@ class Session::Prompt {
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
         started_(now_ns()) {
     s_.is_used_ = true;
+    s_.remembered_.recurrent.hold();
   }
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
 
   ~Prompt() {
     if (!finished_) (void)take_back();
+    s_.remembered_.recurrent.release();
     const uint32_t n = s_.kv_.n_tokens();
     if (n > before_) s_.record_.put(before_, tokens_, n - before_);
     if (n != before_) s_.restart_text();
@@ -58,6 +60,7 @@ class Session::Prompt {
     make_room(*s_.policy_, kv_, 0, Phase::kPromptEnd);
     s_.policy_->prompt_end(kv_, before_);
     earlier_.end();
+    s_.remembered_.recurrent.keep();
     s_.has_logits_ = true;
     finished_ = true;
   }
@@ -127,7 +130,8 @@ Status Session::Prompt::read(uint32_t n_tokens, weir_progress_fn progress, void*
     if (s_.cancel_.take())
       return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
     uint32_t n_tok =
-        next_chunk(*s_.policy_, s_.kv_, n_tokens - done, std::min(s_.step_.b.max_tok, s_.machine_->max_rows()));
+        next_chunk(*s_.policy_, s_.kv_, n_tokens - done,
+                   std::min({s_.step_.b.max_tok, s_.machine_->max_rows(), s_.remembered_.recurrent.max_chunk()}));
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     // A strict store may have room for a shorter chunk, and for the next one when blocks have moved to the file.

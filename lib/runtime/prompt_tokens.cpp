@@ -61,10 +61,20 @@ Status Session::PromptPlan::make(Session& s, std::span<const weir_token> wanted,
   plan.n_kept = match.n_held;
   plan.steps_again = plan.rest.empty() && (match.n_held < s.kv_.n_tokens() || !s.has_logits_);
   if (plan.steps_again) --plan.n_kept;
+  // Recurrent layers go back to a snapshot. What was behind it is read again, here unless its tokens are others.
+  const uint32_t at = s.remembered_.recurrent.nearest(plan.n_kept);
+  const auto is_held = [&](uint32_t i) { return i >= s.record_.first() && s.record_.at(i) == wanted[i]; };
+  bool is_equal = at < plan.n_kept;
+  for (uint32_t i = at; i < plan.n_kept && is_equal; ++i) is_equal = is_held(i);
+  if (is_equal) {
+    plan.n_kept = at;
+    plan.rest = wanted.subspan(at);
+    plan.steps_again = false;
+  }
   Rewinding::look_at_losses(s);
   uint32_t unused = 0;
   const bool goes_back = plan.n_kept < s.kv_.n_tokens();
-  if (goes_back) WEIR_TRY(s.remembered_.list.can_cut(plan.n_kept, true));
+  if (goes_back) WEIR_TRY(s.remembered_.list.can_cut(s.remembered_.recurrent.nearest(plan.n_kept), true));
   if (exact && goes_back && !Rewinding::find_lost(s, plan.n_kept, false, unused).ok()) {
     plan = {0, 0, wanted, false, true, 0};
   } else {

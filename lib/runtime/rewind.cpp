@@ -105,7 +105,15 @@ Status Session::Rewinding::rewind_to(Session& s, uint32_t n_tokens, uint32_t fla
   look_at_losses(s);
   uint32_t n_kept = 0;
   WEIR_TRY(find_lost(s, n_tokens, lossy, n_kept));
-  WEIR_TRY(s.remembered_.list.can_cut(n_tokens, lossy));
+  // Recurrent layers go back to a snapshot.
+  for (uint32_t at = s.remembered_.recurrent.nearest(n_kept); at < n_kept;
+       at = s.remembered_.recurrent.nearest(n_kept)) {
+    WEIR_TRY(find_lost(s, at, lossy, n_kept));
+  }
+  if (s.remembered_.recurrent.is_on() && n_kept < n_tokens && n_kept < s.record_.first())
+    return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: those from %u on are not kept to be read again", n_tokens,
+                n_kept);
+  WEIR_TRY(s.remembered_.list.can_cut(n_kept, lossy));
   Status cut = cut_to(s, n_kept);
   // A copy that proved to be damaged is lost now. Without the page that was cut, others may prove to be.
   while (!cut.ok() && lossy && s.kv_.n_tokens() > n_kept) cut = cut_to(s, n_kept - n_kept % kPageTokens);
@@ -119,6 +127,12 @@ Status Session::Rewinding::rewind_to(Session& s, uint32_t n_tokens, uint32_t fla
 
 // Appends the tokens that a lossy rewind could not keep, from the record.
 Status Session::Rewinding::read_again(Session& s, uint32_t n_tokens) {
+  if (s.remembered_.recurrent.is_on()) {
+    const uint32_t n = s.kv_.n_tokens();
+    const Status status = Reading::read(s, s.record_.view(n_tokens).subspan(n - s.record_.first()), nullptr, nullptr);
+    s.has_logits_ = false;
+    WEIR_TRY(status);
+  }
   while (s.kv_.n_tokens() < n_tokens) {
     const weir_token token = s.record_.at(s.kv_.n_tokens());
     Stepping stepping(s);

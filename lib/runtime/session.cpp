@@ -17,6 +17,7 @@ Session::~Session() {
   if (model_ != nullptr) {
     wipe_conversation();
     tables_.change()->wipe_pages();
+    if (was_used_) remembered_.recurrent.reset();
     if (was_used_) machine_->wipe_all();
   }
   if (machine_ != nullptr) machine_->~Machine();
@@ -65,6 +66,7 @@ Status Session::build(SpillStore* other) {
   remembered_.list.reset();
   copies_.start(kv, setup.has_store() ? &store_ : nullptr, setup.spill_strict, machine_->pool_access());
   step_.copies = &copies_;
+  step_.recurrent = &remembered_.recurrent;
   weir_sampling_options greedy = WEIR_SAMPLING_OPTIONS_INIT;
   WEIR_TRY(check_sampling(greedy, model.config().vocab_size));
   sampler_.set(greedy);

@@ -14,10 +14,11 @@ void SessionParts::set_up(const SessionSetup& setup, KvCache& kv, const Own& own
   sampler.set_vocabulary(setup.record.vocab_size);
   kv.set_shape(setup.kv, &left, &history);
   events.set_shape(kv);
+  recurrent.set_shape(setup.recurrent);
   list = {};
   for (Part* part : {static_cast<Part*>(&record), own.logits, static_cast<Part*>(&sampler), own.text, own.copies,
                      static_cast<Part*>(&kv), static_cast<Part*>(&left), static_cast<Part*>(&events),
-                     static_cast<Part*>(&history)}) {
+                     static_cast<Part*>(&history), static_cast<Part*>(&recurrent)}) {
     if (part != nullptr) list.add(*part);
   }
   for (Part* part : more) list.add(*part);

@@ -5,6 +5,7 @@
 
 #include "kv/event_part.h"
 #include "kv/kv_cache.h"
+#include "kv/recurrent_state.h"
 #include "runtime/sampler.h"
 #include "runtime/token_record.h"
 
@@ -68,6 +69,7 @@ class CopiesPart final : public Part {
 struct DeviceTables {
   KvCache kv;
   LeftSums left;
+  RecurrentState recurrent;
 };
 
 // The list, and the parts of it that need nothing of a session but its setup.
@@ -77,6 +79,7 @@ struct SessionParts {
   LeftSums left;
   EventPart events;
   AttnHistory history;
+  RecurrentState recurrent;
   PartList list;
 
   // What `setup` describes. A session adds those that have their values in it; a plan needs none of these.

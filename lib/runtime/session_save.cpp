@@ -62,6 +62,7 @@ Status Session::File::describe(NamedValues& out) const {
   out.add("page_tokens", "%u", kPageTokens);
   out.add("window", "%u", shape.window);
   out.add("global_every", "%u", shape.global_every);
+  if (s_.plan_.n_snapshots != 0) out.add("snapshots", "%u", s_.plan_.n_snapshots);
   out.add(s_.policy_storage_.effective);
   out.add("digest_kind", "%u", static_cast<uint32_t>(shape.digest));
   out.add("prompt_scores", "%u", shape.prompt_scores ? 1u : 0u);

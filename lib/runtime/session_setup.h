@@ -5,6 +5,7 @@
 #include <span>
 
 #include "kv/kv_cache.h"
+#include "kv/recurrent_state.h"
 #include "kv/spill_store.h"
 #include "models/decoder.h"
 #include "models/model.h"
@@ -26,6 +27,7 @@ struct SessionSetup {
   uint32_t max_tok = 0;  // rows of a prefill chunk
   bool trace = false;    // page masses of every step are kept for weir_session_trace
   KvShape kv;
+  RecurrentState::Shape recurrent;
   uint32_t max_archive_pages = 0;  // KvShape::archive_pages that a session with these options and a store has
   bool has_store() const { return kv.recalls() || kv.archive_pages != 0; }
   TokenRecord::Shape record;

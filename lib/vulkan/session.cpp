@@ -212,8 +212,8 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepR
   if (rules.recalls && needs.pages_per_stream > kMaxRecallRows)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall over %u tokens; %u are the most",
                 needs.pages_per_stream * kPageTokens, kMaxRecallRows * kPageTokens);
-  if (rules.recalls && c.n_layers >= Recorded::kMaxParts)
-    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall in %u layers; %u are the most", c.n_layers,
+  if (rules.recalls && c.n_kv_layers >= Recorded::kMaxParts)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall in %u layers; %u are the most", c.n_kv_layers,
                 Recorded::kMaxParts - 1);
   if (rules.stop_microbatch != 0 && !attn_stop_has_shape(c.n_heads, c.n_kv_heads, c.head_dim))
     return fail(WEIR_ERR_UNSUPPORTED,

@@ -22,13 +22,13 @@ struct Cache {
       parts.add(*part);
     kv.set_shape(shape, &left, &history);
     Arena m[3];
-    Arenas measured = {m[0], m[1], m[2], m[2], m[2]};
+    Arenas measured = {m[0], m[1], m[2], m[2], m[2], m[2], m[2]};
     parts.lay_out(measured);
     pages.resize(m[0].used());
     digests.resize(m[1].used());
     tables.resize(m[2].used());
     Arena a(pages.data(), pages.size()), b(digests.data(), digests.size()), c(tables.data(), tables.size());
-    Arenas arenas = {a, b, c, c, c};
+    Arenas arenas = {a, b, c, c, c, c, c};
     parts.lay_out(arenas);
     parts.reset();
   }

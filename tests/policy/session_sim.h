@@ -272,10 +272,10 @@ class Sim {
     for (Part* part : {static_cast<Part*>(&kv), static_cast<Part*>(&left_), static_cast<Part*>(&history_)})
       parts_.add(*part);
     Arena measured[3], arenas[3];
-    Arenas sizes = {measured[0], measured[1], measured[2], measured[2], measured[2]};
+    Arenas sizes = {measured[0], measured[1], measured[2], measured[2], measured[2], measured[2], measured[2]};
     parts_.lay_out(sizes);
     for (int i = 0; i < 3; ++i) arenas[i] = Arena(take(memory_[i], measured[i].used()), measured[i].used());
-    Arenas memory = {arenas[0], arenas[1], arenas[2], arenas[2], arenas[2]};
+    Arenas memory = {arenas[0], arenas[1], arenas[2], arenas[2], arenas[2], arenas[2], arenas[2]};
     parts_.lay_out(memory);
     parts_.reset();
     cold.start(kv, nullptr);
