@@ -19,6 +19,7 @@
 #include "device/kernels/step_begin.h"
 #include "device/kernels/step_end.h"
 #include "kv/kv_cache.h"
+#include "kv/recurrent_state.h"
 #include "models/walk.h"
 #include "ops/attn_stop.h"
 #include "ops/embed.h"

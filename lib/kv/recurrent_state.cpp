@@ -10,7 +10,7 @@ void RecurrentState::lay_out(Arenas& arenas) {
   float* const state = arenas.recurrent.take<float>(2 * elements());
   if (!shape_.elsewhere) state_ = state;
   room_ = shape_.elsewhere ? arenas.state.take<float>(shape_.layers.layer_elements()) : nullptr;
-  snapshots_ = arenas.state.take<Snapshot>(shape_.n_snapshots);
+  snapshots_ = arenas.host.take<Snapshot>(shape_.n_snapshots);
   for (uint32_t i = 0; i < shape_.n_snapshots; ++i) {
     float* const at = arenas.snapshots.take<float>(elements());
     if (snapshots_ != nullptr) snapshots_[i] = {0, at, false};
