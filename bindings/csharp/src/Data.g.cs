@@ -865,6 +865,13 @@ namespace Weir
         public ulong SpillFileBytes { get; set; }
         /// <summary>WEIR_SPILL_*.</summary>
         public SpillFlags SpillFlags { get; set; }
+        /// <summary>Host memory for snapshots of the state of recurrent layers, at least one of them
+        /// (weir_plan_info.snapshot_bytes / n_snapshots). A conversation goes back to a snapshot, and reads again from
+        /// there. 0 (default): four. Not read for models that have attention in every layer.</summary>
+        public ulong SnapshotBudgetBytes { get; set; }
+        /// <summary>There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and
+        /// end, as many as have room. 0 (default): 1,024.</summary>
+        public uint SnapshotTokens { get; set; }
 
         internal Native.weir_session_options* ToNative(Arena a)
         {
@@ -891,6 +898,8 @@ namespace Weir
             s->spill_path = a.Text("SpillPath", SpillPath);
             s->spill_file_bytes = SpillFileBytes;
             s->spill_flags = (uint)SpillFlags;
+            s->snapshot_budget_bytes = SnapshotBudgetBytes;
+            s->snapshot_tokens = SnapshotTokens;
         }
     }
 
@@ -905,7 +914,7 @@ namespace Weir
         public uint PageTokens { get; }
         /// <summary>Pages a stream can hold; streams of layers that a policy leaves dense hold the context.</summary>
         public uint PagesPerStream { get; }
-        /// <summary>Layers times KV heads.</summary>
+        /// <summary>Layers with attention times KV heads.</summary>
         public uint StreamCount { get; }
         /// <summary>Bytes of one page.</summary>
         public ulong PageBytes { get; }
@@ -933,10 +942,11 @@ namespace Weir
         public ulong SpillBytes { get; }
         /// <summary>What vendor libraries reserve; 0, as no backend of this version uses one.</summary>
         public ulong LibraryBytes { get; }
-        /// <summary>All of the session's own memory: the sum of the fields from kv_bytes to library_bytes.</summary>
+        /// <summary>All of the session's own memory: the sum of the fields from kv_bytes to library_bytes,
+        /// recurrent_bytes and snapshot_bytes.</summary>
         public ulong TotalBytes { get; }
-        /// <summary>The part of total_bytes on the device: pages, digests, tables and workspace. With attention on the
-        /// host, part of workspace_bytes. 0 on the CPU.</summary>
+        /// <summary>The part of total_bytes on the device: pages, digests, tables, workspace and recurrent_bytes. With
+        /// attention on the host, part of workspace_bytes. 0 on the CPU.</summary>
         public ulong DeviceBytes { get; }
         /// <summary>Device memory of the weights, shared by all sessions of the model there; not in
         /// total_bytes.</summary>
@@ -968,6 +978,16 @@ namespace Weir
         /// context_tokens, pages may be dropped for good, those first that were wanted the longest ago. 0 without a
         /// store.</summary>
         public uint SpillTokens { get; }
+        /// <summary>State of recurrent layers, twice: of now, and what the next step writes. It does not grow with the
+        /// conversation.</summary>
+        public ulong RecurrentBytes { get; }
+        /// <summary>Host memory of n_snapshots copies of that state.</summary>
+        public ulong SnapshotBytes { get; }
+        /// <summary>How many places of the conversation are kept to go back to, besides its beginning. 0 where every
+        /// layer has attention.</summary>
+        public uint SnapshotCount { get; }
+        /// <summary>weir_session_options.snapshot_tokens, or its default.</summary>
+        public uint SnapshotTokens { get; }
 
         internal Plan(Native.weir_plan_info* s)
         {
@@ -1001,6 +1021,10 @@ namespace Weir
             SpillRawBytes = s->spill_raw_bytes;
             SpillCompressedBytes = s->spill_compressed_bytes;
             SpillTokens = s->spill_tokens;
+            RecurrentBytes = s->recurrent_bytes;
+            SnapshotBytes = s->snapshot_bytes;
+            SnapshotCount = s->n_snapshots;
+            SnapshotTokens = s->snapshot_tokens;
         }
     }
 

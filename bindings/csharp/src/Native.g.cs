@@ -282,6 +282,9 @@ namespace Weir
             internal ulong spill_file_bytes;
             internal uint spill_flags;
             internal uint reserved_spill;
+            internal ulong snapshot_budget_bytes;
+            internal uint snapshot_tokens;
+            internal uint reserved_snapshots;
         }
 
         [StructLayout(LayoutKind.Sequential)]
@@ -320,6 +323,10 @@ namespace Weir
             internal ulong spill_compressed_bytes;
             internal uint spill_tokens;
             internal uint reserved_spill;
+            internal ulong recurrent_bytes;
+            internal ulong snapshot_bytes;
+            internal uint n_snapshots;
+            internal uint snapshot_tokens;
         }
 
         [StructLayout(LayoutKind.Sequential)]

@@ -676,7 +676,7 @@ class Plan(NamedTuple):
     page_tokens: int
     #: Pages a stream can hold; streams of layers that a policy leaves dense hold the context.
     pages_per_stream: int
-    #: Layers times KV heads.
+    #: Layers with attention times KV heads.
     n_streams: int
     #: Bytes of one page.
     page_bytes: int
@@ -703,10 +703,11 @@ class Plan(NamedTuple):
     spill_bytes: int
     #: What vendor libraries reserve; 0, as no backend of this version uses one.
     library_bytes: int
-    #: All of the session's own memory: the sum of the fields from kv_bytes to library_bytes.
+    #: All of the session's own memory: the sum of the fields from kv_bytes to library_bytes, recurrent_bytes and
+    #: snapshot_bytes.
     total_bytes: int
-    #: The part of total_bytes on the device: pages, digests, tables and workspace. With attention on the host, part of
-    #: workspace_bytes. 0 on the CPU.
+    #: The part of total_bytes on the device: pages, digests, tables, workspace and recurrent_bytes. With attention on
+    #: the host, part of workspace_bytes. 0 on the CPU.
     device_bytes: int
     #: Device memory of the weights, shared by all sessions of the model there; not in total_bytes.
     device_weights_bytes: int
@@ -735,6 +736,15 @@ class Plan(NamedTuple):
     #: Positions whose pages the store and its file hold whatever is in them. With fewer than context_tokens, pages may
     #: be dropped for good, those first that were wanted the longest ago. 0 without a store.
     spill_tokens: int
+    #: State of recurrent layers, twice: of now, and what the next step writes. It does not grow with the conversation.
+    recurrent_bytes: int
+    #: Host memory of n_snapshots copies of that state.
+    snapshot_bytes: int
+    #: How many places of the conversation are kept to go back to, besides its beginning. 0 where every layer has
+    #: attention.
+    n_snapshots: int
+    #: weir_session_options.snapshot_tokens, or its default.
+    snapshot_tokens: int
 
 
 def plan_of(s: weir_plan_info) -> Plan:
@@ -743,7 +753,8 @@ def plan_of(s: weir_plan_info) -> Plan:
             s.sampler_bytes, s.session_bytes, s.staging_bytes, s.spill_bytes, s.library_bytes, s.total_bytes,
             s.device_bytes, s.device_weights_bytes, _DEVICETYPE[s.device], s.n_window_streams,
             s.window_pages_per_stream, s.window_kv_bytes, s.spill_file_bytes, s.n_head_streams,
-            s.head_pages_per_stream, s.head_kv_bytes, s.spill_raw_bytes, s.spill_compressed_bytes, s.spill_tokens,))
+            s.head_pages_per_stream, s.head_kv_bytes, s.spill_raw_bytes, s.spill_compressed_bytes, s.spill_tokens,
+            s.recurrent_bytes, s.snapshot_bytes, s.n_snapshots, s.snapshot_tokens,))
 
 
 class MemoryInfo(NamedTuple):
@@ -1163,6 +1174,13 @@ class SessionOptions:
     spill_file_bytes: int = 0
     #: WEIR_SPILL_*.
     spill_flags: int = SpillFlags(0)
+    #: Host memory for snapshots of the state of recurrent layers, at least one of them (weir_plan_info.snapshot_bytes
+    #: / n_snapshots). A conversation goes back to a snapshot, and reads again from there. 0 (default): four. Not read
+    #: for models that have attention in every layer.
+    snapshot_budget_bytes: int = 0
+    #: There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
+    #: have room. 0 (default): 1,024.
+    snapshot_tokens: int = 0
 
     def to_native(self) -> weir_session_options:
         s = weir_session_options()
@@ -1182,6 +1200,8 @@ class SessionOptions:
         s.spill_path = path_text("spill_path", self.spill_path)
         s.spill_file_bytes = integer("spill_file_bytes", self.spill_file_bytes, True, 64)
         s.spill_flags = integer("spill_flags", self.spill_flags, True)
+        s.snapshot_budget_bytes = integer("snapshot_budget_bytes", self.snapshot_budget_bytes, True, 64)
+        s.snapshot_tokens = integer("snapshot_tokens", self.snapshot_tokens, True)
         return s
 
 

@@ -531,6 +531,9 @@ class weir_session_options(Structure):
     spill_file_bytes: int
     spill_flags: int
     reserved_spill: int
+    snapshot_budget_bytes: int
+    snapshot_tokens: int
+    reserved_snapshots: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("flags", c_uint32),
@@ -551,6 +554,9 @@ class weir_session_options(Structure):
         ("spill_file_bytes", c_uint64),
         ("spill_flags", c_uint32),
         ("reserved_spill", c_uint32),
+        ("snapshot_budget_bytes", c_uint64),
+        ("snapshot_tokens", c_uint32),
+        ("reserved_snapshots", c_uint32),
     ]
 
 
@@ -588,6 +594,10 @@ class weir_plan_info(Structure):
     spill_compressed_bytes: int
     spill_tokens: int
     reserved_spill: int
+    recurrent_bytes: int
+    snapshot_bytes: int
+    n_snapshots: int
+    snapshot_tokens: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("context_tokens", c_uint32),
@@ -622,6 +632,10 @@ class weir_plan_info(Structure):
         ("spill_compressed_bytes", c_uint64),
         ("spill_tokens", c_uint32),
         ("reserved_spill", c_uint32),
+        ("recurrent_bytes", c_uint64),
+        ("snapshot_bytes", c_uint64),
+        ("n_snapshots", c_uint32),
+        ("snapshot_tokens", c_uint32),
     ]
 
 

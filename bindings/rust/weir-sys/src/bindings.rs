@@ -798,6 +798,15 @@ structures! {
         spill_flags: u32,
         /// 0. Since 1.1.
         reserved_spill: u32,
+        /// Host memory for snapshots of the state of recurrent layers, at least one of them
+        /// (`weir_plan_info.snapshot_bytes` / `n_snapshots`). A conversation goes back to a snapshot, and reads again
+        /// from there. 0 (default): four. Not read for models that have attention in every layer. Since 1.1.
+        snapshot_budget_bytes: u64,
+        /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as
+        /// many as have room. 0 (default): 1,024. Since 1.1.
+        snapshot_tokens: u32,
+        /// 0. Since 1.1.
+        reserved_snapshots: u32,
     }
 
     /// The exact bytes of every pool of a session, known before anything is allocated.
@@ -812,7 +821,7 @@ structures! {
         page_tokens: u32,
         /// Pages a stream can hold; streams of layers that a policy leaves dense hold the context.
         pages_per_stream: u32,
-        /// Layers times KV heads.
+        /// Layers with attention times KV heads.
         n_streams: u32,
         /// Bytes of one page.
         page_bytes: u64,
@@ -839,10 +848,11 @@ structures! {
         spill_bytes: u64,
         /// What vendor libraries reserve; 0, as no backend of this version uses one.
         library_bytes: u64,
-        /// All of the session's own memory: the sum of the fields from `kv_bytes` to `library_bytes`.
+        /// All of the session's own memory: the sum of the fields from `kv_bytes` to `library_bytes`, `recurrent_bytes`
+        /// and `snapshot_bytes`.
         total_bytes: u64,
-        /// The part of `total_bytes` on the device: pages, digests, tables and workspace. With attention on the host,
-        /// part of `workspace_bytes`. 0 on the CPU. Since 1.0.
+        /// The part of `total_bytes` on the device: pages, digests, tables, workspace and `recurrent_bytes`. With
+        /// attention on the host, part of `workspace_bytes`. 0 on the CPU. Since 1.0.
         device_bytes: u64,
         /// Device memory of the weights, shared by all sessions of the model there; not in `total_bytes`. Since 1.0.
         device_weights_bytes: u64,
@@ -876,6 +886,16 @@ structures! {
         spill_tokens: u32,
         /// 0. Since 1.1.
         reserved_spill: u32,
+        /// State of recurrent layers, twice: of now, and what the next step writes. It does not grow with the
+        /// conversation. Since 1.1.
+        recurrent_bytes: u64,
+        /// Host memory of `n_snapshots` copies of that state. Since 1.1.
+        snapshot_bytes: u64,
+        /// How many places of the conversation are kept to go back to, besides its beginning. 0 where every layer has
+        /// attention. Since 1.1.
+        n_snapshots: u32,
+        /// `weir_session_options.snapshot_tokens`, or its default. Since 1.1.
+        snapshot_tokens: u32,
     }
 
     /// Memory of a live session.

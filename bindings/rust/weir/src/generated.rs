@@ -392,6 +392,19 @@ impl SessionOptions {
         set_bits(&mut self.raw.spill_flags, sys::WEIR_SPILL_HALF, is_set);
         self
     }
+    /// Host memory for snapshots of the state of recurrent layers, at least one of them
+    /// (`weir_plan_info.snapshot_bytes` / `n_snapshots`). A conversation goes back to a snapshot, and reads again from
+    /// there. 0 (default): four. Not read for models that have attention in every layer.
+    pub fn snapshot_budget_bytes(mut self, snapshot_budget_bytes: u64) -> Self {
+        self.raw.snapshot_budget_bytes = snapshot_budget_bytes;
+        self
+    }
+    /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
+    /// have room. 0 (default): 1,024.
+    pub fn snapshot_tokens(mut self, snapshot_tokens: u32) -> Self {
+        self.raw.snapshot_tokens = snapshot_tokens;
+        self
+    }
     /// The options so far, unless a text is wrong; they point into these.
     pub(crate) fn ready(&self) -> Result<sys::weir_session_options> {
         let (policy_options, n_policy_options) = (self.policy_options.as_ptr(), self.policy_options.len() as u32);

@@ -927,11 +927,19 @@ public struct SessionOptions: Options, Sendable {
     public var spillFileBytes: Int
     /// `SpillFlags`. Since 1.1.
     public var spillFlags: SpillFlags
+    /// Host memory for snapshots of the state of recurrent layers, at least one of them
+    /// (`weir_plan_info.snapshot_bytes` / `nSnapshots`). A conversation goes back to a snapshot, and reads again from
+    /// there. 0 (default): four. Not read for models that have attention in every layer. Since 1.1.
+    public var snapshotBudgetBytes: Int
+    /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
+    /// have room. 0 (default): 1,024. Since 1.1.
+    public var snapshotTokens: Int
     /// All defaults but for what is given.
     public init(flags: SessionFlags = [], device: Device = .auto, contextTokens: Int = 0, batchTokens: Int = 0,
         pageTokens: Int = 0, budgetTokens: Int = 0, maxPromptTokens: Int = 0, budgetBytes: Int = 0,
         spillBudgetBytes: Int = 0, policy: String? = nil, policyOptions: [String: String] = [:],
-        spillRawBytes: Int = 0, spillPath: String? = nil, spillFileBytes: Int = 0, spillFlags: SpillFlags = []) {
+        spillRawBytes: Int = 0, spillPath: String? = nil, spillFileBytes: Int = 0, spillFlags: SpillFlags = [],
+        snapshotBudgetBytes: Int = 0, snapshotTokens: Int = 0) {
         self.flags = flags
         self.device = device
         self.contextTokens = contextTokens
@@ -947,6 +955,8 @@ public struct SessionOptions: Options, Sendable {
         self.spillPath = spillPath
         self.spillFileBytes = spillFileBytes
         self.spillFlags = spillFlags
+        self.snapshotBudgetBytes = snapshotBudgetBytes
+        self.snapshotTokens = snapshotTokens
     }
     func raw(_ call: Call) throws(WeirError) -> weir_session_options {
         var raw = weir_session_options()
@@ -972,6 +982,8 @@ public struct SessionOptions: Options, Sendable {
         raw.spill_path = try call.text(spillPath, "spillPath")
         raw.spill_file_bytes = try call.number(spillFileBytes, "spillFileBytes")
         raw.spill_flags = spillFlags.rawValue
+        raw.snapshot_budget_bytes = try call.number(snapshotBudgetBytes, "snapshotBudgetBytes")
+        raw.snapshot_tokens = try call.number(snapshotTokens, "snapshotTokens")
         return raw
     }
     init(_ raw: weir_session_options) {
@@ -989,6 +1001,8 @@ public struct SessionOptions: Options, Sendable {
         spillPath = raw.spill_path.map { String(cString: $0) }
         spillFileBytes = Int(raw.spill_file_bytes)
         spillFlags = SpillFlags(rawValue: raw.spill_flags)
+        snapshotBudgetBytes = Int(raw.snapshot_budget_bytes)
+        snapshotTokens = Int(raw.snapshot_tokens)
         policyOptions = [:]
         for i in 0..<Int(raw.n_policy_options) {
             policyOptions[String(cString: raw.policy_options[i].key)] = String(cString: raw.policy_options[i].value)
@@ -1006,7 +1020,7 @@ public struct Plan: Sendable {
     public let pageTokens: Int
     /// Pages a stream can hold; streams of layers that a policy leaves dense hold the context.
     public let pagesPerStream: Int
-    /// Layers times KV heads.
+    /// Layers with attention times KV heads.
     public let nStreams: Int
     /// Bytes of one page.
     public let pageBytes: Int
@@ -1033,10 +1047,11 @@ public struct Plan: Sendable {
     public let spillBytes: Int
     /// What vendor libraries reserve; 0, as no backend of this version uses one.
     public let libraryBytes: Int
-    /// All of the session's own memory: the sum of the fields from `kvBytes` to `libraryBytes`.
+    /// All of the session's own memory: the sum of the fields from `kvBytes` to `libraryBytes`, `recurrentBytes` and
+    /// `snapshotBytes`.
     public let totalBytes: Int
-    /// The part of `totalBytes` on the device: pages, digests, tables and workspace. With attention on the host, part
-    /// of `workspaceBytes`. 0 on the CPU.
+    /// The part of `totalBytes` on the device: pages, digests, tables, workspace and `recurrentBytes`. With attention
+    /// on the host, part of `workspaceBytes`. 0 on the CPU.
     public let deviceBytes: Int
     /// Device memory of the weights, shared by all sessions of the model there; not in `totalBytes`.
     public let deviceWeightsBytes: Int
@@ -1065,6 +1080,16 @@ public struct Plan: Sendable {
     /// Positions whose pages the store and its file hold whatever is in them. With fewer than `contextTokens`, pages
     /// may be dropped for good, those first that were wanted the longest ago. 0 without a store. Since 1.1.
     public let spillTokens: Int
+    /// State of recurrent layers, twice: of now, and what the next step writes. It does not grow with the conversation.
+    /// Since 1.1.
+    public let recurrentBytes: Int
+    /// Host memory of `nSnapshots` copies of that state. Since 1.1.
+    public let snapshotBytes: Int
+    /// How many places of the conversation are kept to go back to, besides its beginning. 0 where every layer has
+    /// attention. Since 1.1.
+    public let nSnapshots: Int
+    /// `weir_session_options.snapshot_tokens`, or its default. Since 1.1.
+    public let snapshotTokens: Int
     init(_ raw: weir_plan_info) {
         contextTokens = Int(raw.context_tokens)
         budgetTokens = Int(raw.budget_tokens)
@@ -1096,6 +1121,10 @@ public struct Plan: Sendable {
         spillRawBytes = Int(raw.spill_raw_bytes)
         spillCompressedBytes = Int(raw.spill_compressed_bytes)
         spillTokens = Int(raw.spill_tokens)
+        recurrentBytes = Int(raw.recurrent_bytes)
+        snapshotBytes = Int(raw.snapshot_bytes)
+        nSnapshots = Int(raw.n_snapshots)
+        snapshotTokens = Int(raw.snapshot_tokens)
     }
     init(_ fill: Fill<weir_plan_info>) throws(WeirError) { self.init(try .filled(fill)) }
 }
