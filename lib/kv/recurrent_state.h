@@ -50,7 +50,7 @@ class RecurrentState final : public Part {
   bool is_on() const { return shape_.layers.n_layers != 0; }
   const Shape& shape() const { return shape_; }
   uint32_t n_tokens() const { return n_tokens_; }
-  // Of the recurrent layer with this number. `current` as a device sees it; null: in host memory.
+  // The state of the recurrent layer with this number. `current` as a device sees it; null: in host memory.
   LayerState layer(uint32_t number, const uint32_t* current = nullptr) const;
   uint32_t current() const { return current_; }
   float* memory() const { return state_; }

@@ -109,7 +109,7 @@ struct ModelWeights {
   std::pmr::vector<Layer> layers;
   std::pmr::vector<uint32_t> kv_layers;  // [n_kv_layers] the layers that have attention
 
-  // Of a layer with attention, by its number among those.
+  // A layer's attention, by its number among the layers that have one.
   const Attention& attention(uint32_t kv_layer) const { return layers[kv_layers[kv_layer]].attention; }
 };
 

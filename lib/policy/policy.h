@@ -137,8 +137,8 @@ class Policy {
 
  protected:
   Policy(const PolicyNeeds& needs, const StepRules& rules, float attn_scale);
-  // What the rows of a prompt chunk give to each token of the layer's pages, into a.token_mass. 0 in streams with windows
-  // of their own, which no policy rules: a.lse has none of what their windows hide.
+  // What the rows of a prompt chunk give to each token of the layer's pages, into a.token_mass. 0 in streams with
+  // windows of their own, which no policy rules: a.lse has none of what their windows hide.
   Status find_token_mass(OpContext& cx, const OpTable& ops, const KvCache& kv, const ObservePromptArgs& a) const;
 
   PolicyNeeds needs_;

@@ -69,6 +69,10 @@ std::vector<Change> changes() {
       {Trait::kLogitSoftCap, [](Layer&, ModelConfig& c) { c.logit_soft_cap = 30.0f; }},
       {Trait::kAttnSinks, [](Layer& l, ModelConfig&) { l.attention.sinks = kAny; }},
       {Trait::kExperts, [](Layer& l, ModelConfig&) { l.experts.n = 8; }},
+      {Trait::kHeadGate, [](Layer& l, ModelConfig&) { l.stage[1] = {.kind = Stage::Kind::kHeadGate, .x = Row::kQ}; }},
+      {Trait::kDeltaNet, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kDeltaNet; }},
+      {Trait::kMamba2, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kMamba2; }},
+      {Trait::kShortConv, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kShortConv; }},
   };
 }
 

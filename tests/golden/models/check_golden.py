@@ -5,16 +5,19 @@ numpy on the GGUF file.
 By hand:  python3 check_golden.py [name ...]     Needs numpy and gguf, nothing else.
 
 It reads metadata and tensors from the file alone, as a runtime must: RoPE pairs are (2i, 2i+1) for `llama`,
-`smollm3`, `granite` and `glm4`, and (i, i + rope_dim / 2) for the others, scaled RoPE comes from the rope.scaling keys
-or the tensors rope_freqs.weight and rope_factors_*.weight. Slow and plain on purpose. Exit status 1 if a golden is
-further than TOLERANCE from it, or top-1 differs at any position.
+`smollm3`, `granite`, `granitehybrid` and `glm4`, and (i, i + rope_dim / 2) for the others, scaled RoPE comes from the
+rope.scaling keys or the tensors rope_freqs.weight and rope_factors_*.weight. Layers that are not attention are in
+recurrent_layers.py. Slow and plain on purpose. Exit status 1 if a golden is further than TOLERANCE from it, or top-1
+differs at any position.
 """
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import gguf
 import numpy as np
+from recurrent_layers import choose_by_sigmoid, delta_net, mamba2, short_conv, sigmoid
 
 HERE = Path(__file__).resolve().parent
 TOLERANCE = 2e-5         # max |difference| / max |logit|: float32 noise of the golden
@@ -35,11 +38,15 @@ class Model:
         self.w = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
         self.arch = self.keys["general.architecture"]
         self.n_heads = self.key("attention.head_count")
-        self.n_kv_heads = self.key("attention.head_count_kv", self.n_heads)
+        self.n_layers = self.key("block_count") - self.key("nextn_predict_layers", 0)
+        kv_heads = self.key("attention.head_count_kv", self.n_heads)  # with recurrent layers one number each, 0 there
+        self.kv_heads = kv_heads if isinstance(kv_heads, list) else [kv_heads] * self.n_layers
+        self.n_kv_heads = max(self.kv_heads)
         self.head_dim = self.key("attention.key_length", self.key("embedding_length") // self.n_heads)
         self.eps = self.key("attention.layer_norm_rms_epsilon")
         self.rope_dim = self.key("rope.dimension_count", self.head_dim)
-        self.adjacent = self.arch in ("llama", "smollm3", "granite", "glm4")
+        self.adjacent = self.arch in ("llama", "smollm3", "granite", "granitehybrid", "glm4")
+        self.nemotron = self.arch in ("nemotron_h", "nemotron_h_moe")
         self.gemma = self.arch in ("gemma2", "gemma3")
         self.scale = self.key("attention.scale", self.head_dim ** -0.5)
         assert self.w["token_embd.weight"].shape[0] == len(self.keys["tokenizer.ggml.tokens"])
@@ -79,6 +86,8 @@ class Model:
 
     def rotate(self, x, layer):
         """x [n_tok, heads, head_dim], positions 0.."""
+        if self.nemotron or not self.key("rope.scaling.finetuned", True):
+            return x
         if self.arch == "smollm3" and layer % 4 == 3:
             return x
         freq, magnitude = self.rope_frequencies()
@@ -104,6 +113,9 @@ class Model:
             q, k, v = np.split(self.project(x, b + "attn_qkv"), np.cumsum([self.n_heads, self.n_kv_heads]), axis=1)
         else:
             q, k, v = (self.project(x, b + n) for n in ("attn_q", "attn_k", "attn_v"))
+        gate = np.inf
+        if q.shape[1] == 2 * self.n_heads:
+            q, gate = q[:, 0::2], q[:, 1::2].reshape(len(x), -1)
         if self.arch == "olmo2":  # over all heads
             q, k = (self.norm(y.reshape(len(x), -1), f"{b}attn_{n}_norm.weight").reshape(y.shape)
                     for y, n in ((q, "q"), (k, "k")))
@@ -122,35 +134,80 @@ class Model:
             most = np.maximum(s.max(1, keepdims=True), sink)
             p = np.exp(s - most)
             out[:, h] = p / (p.sum(1, keepdims=True) + np.exp(sink - most)) @ v[:, h // group]
-        return out.reshape(len(x), -1)
+        return out.reshape(len(x), -1) * sigmoid(gate)
+
+    def is_attention(self, layer):
+        if self.arch in ("qwen35", "qwen35moe", "qwen3next"):
+            return (layer + 1) % self.key("full_attention_interval") == 0
+        return self.kv_heads[layer] != 0
+
+    def mixer(self, x, b, layer, store):
+        """What a layer's first half adds, attention or not."""
+        if self.is_attention(layer):
+            h = self.attention(x, b, layer, store) @ self.w[b + "attn_output.weight"].T
+            return h + self.w.get(b + "attn_output.bias", 0.0)
+        if self.nemotron and self.key("feed_forward_length")[layer]:
+            return self.feed_forward(x, b)
+        w = {name[len(b):]: value for name, value in self.w.items() if name.startswith(b)}
+        if "shortconv.l_cache" in "".join(self.keys):
+            assert w["shortconv.conv.weight"].shape[1] == self.key("shortconv.l_cache")
+            return short_conv(x, w)
+        sizes = SimpleNamespace(state=self.key("ssm.state_size"), groups=self.key("ssm.group_count"),
+                                heads=self.key("ssm.time_step_rank"), inner=self.key("ssm.inner_size"))
+        assert w["ssm_conv1d.weight"].shape[1] == self.key("ssm.conv_kernel")
+        if "ssm_d" in w:
+            return mamba2(x, w, sizes, self.eps)
+        return delta_net(x, w, sizes, self.eps, tiled=self.arch != "qwen3next")
+
+    def choose(self, logits, b):
+        """One token's experts and their weights."""
+        n_used = self.key("expert_used_count")
+        if self.nemotron or self.key("expert_gating_func", 1) == 2:
+            groups = self.key("expert_group_count", 1), self.key("expert_group_used_count", 1)
+            chosen, share = choose_by_sigmoid(logits, self.w[b + "exp_probs_b.bias"], n_used, groups)
+            return chosen, share * self.key("expert_weights_scale", 1.0)
+        chosen = np.argsort(-logits, kind="stable")[:n_used]
+        share = np.exp(logits - logits.max())
+        return chosen, share[chosen] / (share.sum() if self.arch == "qwen2moe" else share[chosen].sum())
 
     def experts(self, x, b):
-        """Token by token: the experts with the largest router logits, and qwen2moe's shared one."""
-        w, n_used, out = self.w, self.key("expert_used_count"), np.zeros_like(x)
+        """Token by token: the experts that the router chooses, and the shared one."""
+        w, out = self.w, np.zeros_like(x)
         gates = x @ w[b + "ffn_gate_inp.weight"].T + w.get(b + "ffn_gate_inp.bias", 0.0)
-        for t, row in enumerate(x):
-            chosen = np.argsort(-gates[t], kind="stable")[:n_used]
-            share = np.exp(gates[t] - gates[t].max())
-            share /= share.sum() if self.arch == "qwen2moe" else share[chosen].sum()
-            for e in chosen:
-                gate, up = (w[b + f"ffn_{n}_exps.weight"][e] @ row for n in ("gate", "up"))
-                inner = gate / (1 + np.exp(-gate)) * up
+        inputs = x @ w[b + "ffn_latent_down.weight"].T if b + "ffn_latent_down.weight" in w else x
+        sums = np.zeros_like(inputs)
+        for t, row in enumerate(inputs):
+            for e, share in zip(*self.choose(gates[t], b)):
+                up = w[b + "ffn_up_exps.weight"][e] @ row
+                if self.nemotron:
+                    inner = np.maximum(up, 0) ** 2
+                else:
+                    gate = w[b + "ffn_gate_exps.weight"][e] @ row
+                    inner = gate / (1 + np.exp(-gate)) * up
                 if self.arch == "gpt-oss":
                     gate = np.minimum(gate + w[b + "ffn_gate_exps.bias"][e], 7)
                     up = np.clip(up + w[b + "ffn_up_exps.bias"][e], -7, 7)
                     inner = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
                 down = w[b + "ffn_down_exps.weight"][e] @ inner
-                out[t] += share[e] * (down + w.get(b + "ffn_down_exps.bias", np.zeros((e + 1, len(row))))[e])
-            if b + "ffn_gate_inp_shexp.weight" in w:
-                gate, up, open_ = (w[b + f"ffn_{n}_shexp.weight"] @ row for n in ("gate", "up", "gate_inp"))
-                inner = gate / (1 + np.exp(-gate)) * up
-                out[t] += w[b + "ffn_down_shexp.weight"] @ inner / (1 + np.exp(-open_))
+                sums[t] += share * (down + w.get(b + "ffn_down_exps.bias", np.zeros((e + 1, len(row))))[e])
+        out += sums @ w[b + "ffn_latent_up.weight"].T if b + "ffn_latent_up.weight" in w else sums
+        if b + "ffn_up_shexp.weight" in w:
+            inner = x @ w[b + "ffn_up_shexp.weight"].T
+            if self.nemotron:
+                inner = np.maximum(inner, 0) ** 2
+            else:
+                gate = x @ w[b + "ffn_gate_shexp.weight"].T
+                inner = gate / (1 + np.exp(-gate)) * inner
+            open_ = x @ w[b + "ffn_gate_inp_shexp.weight"] if b + "ffn_gate_inp_shexp.weight" in w else np.inf
+            out += inner @ w[b + "ffn_down_shexp.weight"].T / (1 + np.exp(-np.reshape(open_, (-1, 1))))
         return out
 
     def feed_forward(self, h, b):
         w = self.w
         if b + "ffn_gate_inp.weight" in w:
             return self.experts(h, b)
+        if self.nemotron:
+            return np.maximum(h @ w[b + "ffn_up.weight"].T, 0) ** 2 @ w[b + "ffn_down.weight"].T
         if b + "ffn_gate.weight" in w:
             gate, up = (h @ w[b + f"ffn_{n}.weight"].T + w.get(b + f"ffn_{n}.bias", 0.0) for n in ("gate", "up"))
         else:
@@ -167,15 +224,18 @@ class Model:
         def normed(y, name):
             return self.norm(y, name) if name in w else y
 
-        for i in range(self.key("block_count")):
+        for i in range(self.n_layers):
             b = f"blk.{i}."
-            h = self.attention(normed(x, b + "attn_norm.weight"), b, i, store) @ w[b + "attn_output.weight"].T
-            h = h + w.get(b + "attn_output.bias", 0.0)
-            oss = self.arch == "gpt-oss"  # whose norm after attention is that before the experts
-            x = x + residual * (h if oss else normed(h, b + "post_attention_norm.weight"))
-            h = self.feed_forward(normed(x, b + ("post_attention_norm.weight" if oss else "ffn_norm.weight")), b)
+            h = self.mixer(normed(x, b + "attn_norm.weight"), b, i, store)
+            # What is called the norm after attention is that before the feed-forward network in these.
+            before = self.arch in ("gpt-oss", "qwen35", "qwen35moe", "qwen3next")
+            x = x + residual * (h if before else normed(h, b + "post_attention_norm.weight"))
+            if self.nemotron:
+                continue
+            h = self.feed_forward(normed(x, b + ("post_attention_norm.weight" if before else "ffn_norm.weight")), b)
             x = x + residual * normed(h, b + "post_ffw_norm.weight")
-        y = self.norm(x, "output_norm.weight") @ w.get("output.weight", w["token_embd.weight"]).T
+        last = "token_embd_norm.weight" if self.arch in ("lfm2", "lfm2moe") else "output_norm.weight"
+        y = self.norm(x, last) @ w.get("output.weight", w["token_embd.weight"]).T
         return cap(y / self.key("logit_scale", 1.0), self.key("final_logit_softcapping", 0.0))
 
 

@@ -23,7 +23,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from model_file import ADJACENT, FUSED, GEMMA, MODELS, NORM_EPS, VOCAB, long_factors, read_tensors, write_gguf
+from model_file import ADJACENT, FUSED, GEMMA, MODELS, VOCAB, long_factors, read_tensors, write_gguf
+from recurrent_hf import recurrent_ablations, recurrent_model
 
 HERE = Path(__file__).resolve().parent
 N_TOK = 40       # two full pages of 16 tokens and a half-filled one
@@ -135,6 +136,8 @@ def hf_rope(m):
 
 
 def hf_model(m, tensors):
+    if m.rec:
+        return recurrent_model(m, tensors, VOCAB)
     kinds = {"llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
              "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
              "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
@@ -151,7 +154,7 @@ def hf_model(m, tensors):
     config_type, model_type = kinds[m.arch]
     config = config_type(
         vocab_size=VOCAB, hidden_size=m.d_model, intermediate_size=m.d_ff, num_hidden_layers=m.n_layers,
-        num_attention_heads=m.n_heads, num_key_value_heads=m.n_kv_heads, head_dim=m.head_dim, rms_norm_eps=NORM_EPS,
+        num_attention_heads=m.n_heads, num_key_value_heads=m.n_kv_heads, head_dim=m.head_dim, rms_norm_eps=m.eps,
         max_position_embeddings=m.context, tie_word_embeddings=m.tied,
         rope_parameters=hf_rope(m),
         bos_token_id=None, eos_token_id=None, attn_implementation="eager", **hf_extras(m))
@@ -239,6 +242,9 @@ def write_golden(path, tokens, logits):
 
 def ablations(m, tensors):
     """Yields (what, model, tensors) with one feature got wrong, to show that the golden would notice."""
+    if m.rec:
+        for what, wrong in recurrent_ablations(m, tensors):
+            yield what, m, wrong
     if m.rope:
         plain = {k: v for k, v in tensors.items() if k != "rope_freqs.weight"}
         yield "no RoPE scaling", replace(m, rope=None), plain
@@ -307,7 +313,7 @@ def make(m):
     logits = logits_of(model, tokens)
     write_golden(HERE / f"{m.name}.golden", tokens, logits)
     top = np.abs(logits).max()
-    rounded = logits_of(model, tokens, Bf16Cache())
+    rounded = logits_of(model, tokens, Bf16Cache(config=model.config) if m.rec else Bf16Cache())
     write_golden(HERE / f"{m.name}.bf16kv.golden", tokens, rounded)
     worst = [(np.abs(logits_of(hf_model(m2, t2), tokens) - logits).max() / top, what)
              for what, m2, t2 in ablations(m, tensors)]

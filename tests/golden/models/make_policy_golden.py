@@ -15,7 +15,7 @@ far.
 import struct
 import sys
 import zlib
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ import transformers
 from check_golden import read_golden
 from make_golden import hf_model, smallest_gap, smallest_margin, watch_routers
 from model_file import MODELS, VOCAB, read_tensors
+from recurrent_file import NEMOTRON
 
 HERE = Path(__file__).resolve().parent
 PAGE = 16
@@ -158,6 +159,23 @@ KINDS = {"dense": Dense, "sink": Sink, "raas": Raas, "quest": Quest}
 
 # ---- the model under a policy ----------------------------------------------------------------------------------------
 
+class States(transformers.DynamicCache):
+    """The states of recurrent layers. Keys and values are not kept here: `Run` has them."""
+
+    def update(self, keys, values, *args, **kwargs):
+        return keys, values
+
+
+def attention_of(layer):
+    """The attention module of one of the library's layers, or None."""
+    module = getattr(layer, "self_attn", None) or getattr(layer, "mixer", None)
+    return module if type(module).__name__.endswith("Attention") else None
+
+
+def rotates(m):
+    return not (m.rec and (m.arch in NEMOTRON or not m.rec.rope))
+
+
 class Run:
     """One conversation: what every layer holds, and how close the closest decision of the latest step was."""
     current = None  # the one whose step is under way, for the attention function
@@ -166,16 +184,18 @@ class Run:
         self.m, self.model, self.policy = m, model, KINDS[policy](**options)
         self.keys = np.zeros((m.n_layers, m.n_kv_heads, N_TOK, m.head_dim))
         self.values = np.zeros_like(self.keys)
-        self.tables = [[[] for _ in range(m.n_kv_heads)] for _ in range(m.n_layers)]
+        is_attention = [attention_of(layer) is not None for layer in model.model.layers]
+        self.tables = [[[] for _ in range(m.n_kv_heads if has else 0)] for has in is_attention]
+        self.states = States(config=model.config) if m.rec else None
         self.margins, self.q_sink, self.catch = {}, None, False
 
     def close(self, kind, margin):
         self.margins[kind] = min(margin, self.margins.get(kind, np.inf))
 
     def streams(self):
-        """Tables of the layers that the policy rules: those without a window."""
+        """Tables of the layers that the policy rules: those with attention and without a window."""
         for layer, tables in zip(self.model.model.layers, self.tables):
-            if not window_of(layer.self_attn):
+            if not window_of(attention_of(layer)):
                 yield from tables
 
     def step(self, token, t):
@@ -192,7 +212,8 @@ class Run:
             table[-1].pinned |= t < N_PROMPT
         Run.current = self
         with torch.no_grad():
-            out = self.model(input_ids=torch.tensor([[int(token)]]), position_ids=torch.tensor([[t]]), use_cache=False)
+            out = self.model(input_ids=torch.tensor([[int(token)]]), position_ids=torch.tensor([[t]]),
+                             past_key_values=self.states, use_cache=self.states is not None)
         if t + 1 == N_PROMPT:
             for table in self.streams():
                 for page in table:
@@ -210,10 +231,11 @@ class Run:
 
     def try_step(self, token, t):
         """As step, and everything as it was; returns the least margin in units of what is wanted."""
-        before = self.tables
-        self.tables = [[[copy(page) for page in table] for table in tables] for tables in before]
+        before = self.tables, self.states
+        self.tables = [[[copy(page) for page in table] for table in tables] for tables in self.tables]
+        self.states = deepcopy(self.states)
         self.step(token, t)
-        self.tables = before
+        self.tables, self.states = before
         return min(margin / WANTED[kind] for kind, margin in self.margins.items()) if self.margins else np.inf
 
     def attend(self, layer, q, k, v, scale, window, cap, z):
@@ -255,7 +277,7 @@ def query_for_sinks(module, args, kwargs):
     """Before an attention module: has the library make the query a second time, at its position in the cache."""
     run = Run.current
     position, n_sinks = run.policy.position_for_sinks(run.tables[module.layer_idx][0], run.t)
-    if n_sinks == 0 or window_of(module):
+    if n_sinks == 0 or window_of(module) or not rotates(run.m):
         return
     hidden = args[0] if args else kwargs["hidden_states"]
     more = (module.layer_type,) if run.m.arch == "gemma3" else ()
@@ -272,6 +294,8 @@ def attention(module, query, key, value, attention_mask, scaling, softcap=None, 
     if run.catch:
         run.q_sink = q
         return torch.zeros_like(query.transpose(1, 2)), None
+    if not rotates(run.m):
+        run.q_sink = q
     k, v = (x[0, :, 0].bfloat16().double().numpy() for x in (key, value))
     z = None if s_aux is None else s_aux.double().detach().numpy()
     out = run.attend(module.layer_idx, q, k, v, scaling, sliding_window or 0, softcap or 0.0, z)
@@ -334,7 +358,7 @@ def check_attention(m, model):
 def changes_by_others(m, model, policy, tokens, logits):
     """How far the logits of other rules are from the golden's: (distance, what) each."""
     others = [(policy, {**POLICIES[policy], **change}, " ".join(f"{key}={value}" for key, value in change.items()))
-              for change in OTHERS[policy]]
+              for change in OTHERS[policy] if rotates(m) or "positions" not in change]
     if policy != "dense":
         others.append(("dense", {}, "dense"))
     return [(distance(logits_under(m, model, kind, options, tokens), logits), what) for kind, options, what in others]
@@ -355,8 +379,8 @@ def make(m):
     if m.experts:
         watch_routers(model)
     model.set_attn_implementation("policy")
-    for layer in model.model.layers:
-        layer.self_attn.register_forward_pre_hook(query_for_sinks, with_kwargs=True)
+    for module in filter(None, map(attention_of, model.model.layers)):
+        module.register_forward_pre_hook(query_for_sinks, with_kwargs=True)
     check_attention(m, model)
     for policy in POLICIES if m.name.endswith("_f32") else ["dense"]:
         for seed in range(SEEDS):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as T
+from recurrent_file import Draw, Recurrent, recurrent_keys, recurrent_tensors
 
 NORM_EPS = 1e-5
 
@@ -46,6 +47,9 @@ class Model:
     factors: dict | None = None        # granite: key -> factor
     rope_dim: int = 0                  # elements of a head that rotate; 0: all
     bias: bool = False                 # llama: every matrix of a layer has a bias
+    eps: float = NORM_EPS              # of norms
+    rec: Recurrent | None = None       # layers that are not attention
+    dense_ff: int = 0                  # rows of the dense layers of a model with experts
 
 
 ADJACENT = ("llama", "smollm3", "granite")  # their converters reorder the rows of q and k
@@ -61,6 +65,7 @@ SHORT = {**LONG, "factor": 0.5, "original_max_position_embeddings": 1024, "atten
 GRANITE = {"embedding_scale": 3.0, "residual_scale": 0.6, "attention.scale": 0.09, "logit_scale": 4.0}
 MXFP4_EXPERTS = {f"ffn_{n}_exps": T.MXFP4 for n in ("gate", "up", "down")}
 OSS_YARN = {**YARN, "factor": 8.0, "original_max_position_embeddings": 128, "truncate": False}
+QWEN35 = {"eps": 1e-6, "rope_base": 1e7, "rope_dim": 16}
 BIG = {"d_model": 256, "n_layers": 1, "n_heads": 4, "d_ff": 256}  # K-quants need rows of a multiple of 256 weights
 
 MODELS = [
@@ -121,6 +126,12 @@ MODELS = [
     Model("gpt_oss_mxfp4", arch="gpt-oss", qtype=T.Q8_0, types=MXFP4_EXPERTS, d_model=64, d_ff=96, experts=5, used=3,
           rope_base=100.0, rope=OSS_YARN, context=1024, window=16),
     Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
+    Model("qwen35_f32", arch="qwen35", qtype=T.F32, n_layers=4, n_heads=4, n_kv_heads=2, tied=False, **QWEN35,
+          rec=Recurrent("ddda", kernel=4, state=16, groups=2, heads=4, inner=64)),
+    Model("qwen35_q8_0", arch="qwen35", qtype=T.Q8_0, d_model=64, n_layers=6, **QWEN35,
+          rec=Recurrent("ddadda", kernel=4, state=32, groups=2, heads=6, inner=192)),
+    Model("qwen35_f16", arch="qwen35", n_layers=2, **QWEN35,
+          rec=Recurrent("da", kernel=4, state=128, groups=1, heads=2, inner=256, mtp=True)),
 ]
 
 
@@ -205,6 +216,10 @@ def draw_tensors(m):
     def vec(name, size, mean, std):
         return name, (mean + std * rng.standard_normal(size)).astype(np.float32), T.F32
 
+    if m.rec:
+        stored = lambda name: (m.types or {}).get(name.split(".")[-1], m.qtype)  # noqa: E731
+        yield from recurrent_tensors(m, Draw(rng, matrix, stored, m.experts, VOCAB))
+        return
     yield mat("token_embd", VOCAB, d, 2.0 / d**0.5 if m.tied else 1.0)
     if m.rope and m.rope["rope_type"] == "llama3":
         yield "rope_freqs.weight", llama3_factors(m), T.F32
@@ -308,6 +323,21 @@ def write_gguf(m, path):
     w.add_name(m.name)
     w.add_file_type(FILE_TYPES[m.qtype])
     w.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    if m.rec:
+        recurrent_keys(m, w, VOCAB)
+    else:
+        add_keys(m, w)
+    add_tokenizer(w)
+    for name, data, qtype in draw_tensors(m):
+        w.add_tensor(name, data, raw_dtype=qtype)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def add_keys(m, w):
+    """The architecture's keys."""
     w.add_context_length(m.context)
     w.add_embedding_length(m.d_model)
     w.add_block_count(m.n_layers)
@@ -348,13 +378,6 @@ def write_gguf(m, path):
         w.add_rope_scaling_orig_ctx_len(m.rope["original_max_position_embeddings"])
     if m.rope and m.rope["rope_type"] == "longrope":
         w.add_rope_scaling_attn_factors(m.rope["attention_factor"])
-    add_tokenizer(w)
-    for name, data, qtype in draw_tensors(m):
-        w.add_tensor(name, data, raw_dtype=qtype)
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
 
 
 def read_tensors(path):
