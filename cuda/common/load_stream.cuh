@@ -38,6 +38,9 @@ __device__ inline uint8_t load_stream(const uint8_t* p) {
   return static_cast<uint8_t>(v);
 }
 
+// Begins to bring the line at p into the L2 cache.
+__device__ inline void prefetch_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
 #endif  // __CUDACC__
 
 }  // namespace weir::cuda

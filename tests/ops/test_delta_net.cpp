@@ -1,220 +1,17 @@
 // ops: delta_net. Mirrors lib/ops/delta_net_ref.cpp, lib/cpu/delta_net.cpp, cuda/recurrent/delta_net.cu.
-#include "tests/ops/recurrent_case.h"
+#include "tests/ops/delta_net_case.h"
 
 namespace weir::test {
 namespace {
 
-struct Spec {
-  const char* name;
-  uint32_t n_tok, n_key_heads, n_heads, key_dim, value_dim, n_taps;
-  bool grouped = false;      // the other mapping of heads
-  bool interleaved = false;  // beta and alpha in one row, group by group
-  bool bias = false;
-  uint32_t current = 0;
-  float gate_scale = 1.0f;
-};
-
-constexpr Spec kSpecs[] = {
-    {.name = "one_token", .n_tok = 1, .n_key_heads = 2, .n_heads = 4, .key_dim = 128, .value_dim = 128, .n_taps = 4},
-    {.name = "three_tokens", .n_tok = 3, .n_key_heads = 2, .n_heads = 6, .key_dim = 64, .value_dim = 64, .n_taps = 4},
-    {.name = "chunk", .n_tok = 64, .n_key_heads = 1, .n_heads = 2, .key_dim = 32, .value_dim = 32, .n_taps = 4},
-    {.name = "chunk_and_one", .n_tok = 65, .n_key_heads = 3, .n_heads = 3, .key_dim = 16, .value_dim = 16, .n_taps = 4},
-    {.name = "prompt", .n_tok = 200, .n_key_heads = 2, .n_heads = 4, .key_dim = 128, .value_dim = 128, .n_taps = 4},
-    {.name = "grouped",
-     .n_tok = 65,
-     .n_key_heads = 3,
-     .n_heads = 9,
-     .key_dim = 32,
-     .value_dim = 32,
-     .n_taps = 4,
-     .grouped = true},
-    {.name = "grouped_token",
-     .n_tok = 1,
-     .n_key_heads = 2,
-     .n_heads = 8,
-     .key_dim = 64,
-     .value_dim = 128,
-     .n_taps = 4,
-     .grouped = true,
-     .interleaved = true},
-    {.name = "interleaved",
-     .n_tok = 7,
-     .n_key_heads = 2,
-     .n_heads = 6,
-     .key_dim = 32,
-     .value_dim = 64,
-     .n_taps = 4,
-     .grouped = true,
-     .interleaved = true},
-    {.name = "interleaved_mod",
-     .n_tok = 3,
-     .n_key_heads = 3,
-     .n_heads = 6,
-     .key_dim = 64,
-     .value_dim = 32,
-     .n_taps = 4,
-     .interleaved = true},
-    {.name = "other_copy",
-     .n_tok = 65,
-     .n_key_heads = 2,
-     .n_heads = 4,
-     .key_dim = 64,
-     .value_dim = 64,
-     .n_taps = 4,
-     .current = 1},
-    {.name = "other_copy_token",
-     .n_tok = 1,
-     .n_key_heads = 2,
-     .n_heads = 4,
-     .key_dim = 64,
-     .value_dim = 64,
-     .n_taps = 4,
-     .current = 1},
-    {.name = "narrow_values", .n_tok = 3, .n_key_heads = 2, .n_heads = 2, .key_dim = 40, .value_dim = 24, .n_taps = 4},
-    {.name = "narrow_keys", .n_tok = 65, .n_key_heads = 1, .n_heads = 3, .key_dim = 24, .value_dim = 40, .n_taps = 4},
-    {.name = "narrow_token", .n_tok = 1, .n_key_heads = 1, .n_heads = 3, .key_dim = 24, .value_dim = 40, .n_taps = 3},
-    {.name = "smallest", .n_tok = 5, .n_key_heads = 1, .n_heads = 1, .key_dim = 4, .value_dim = 4, .n_taps = 4},
-    {.name = "smallest_token", .n_tok = 1, .n_key_heads = 1, .n_heads = 2, .key_dim = 4, .value_dim = 4, .n_taps = 2},
-    {.name = "largest", .n_tok = 5, .n_key_heads = 1, .n_heads = 2, .key_dim = 256, .value_dim = 256, .n_taps = 4},
-    {.name = "largest_token",
-     .n_tok = 1,
-     .n_key_heads = 1,
-     .n_heads = 2,
-     .key_dim = 256,
-     .value_dim = 256,
-     .n_taps = 4},
-    {.name = "any_size", .n_tok = 7, .n_key_heads = 2, .n_heads = 4, .key_dim = 19, .value_dim = 13, .n_taps = 4},
-    {.name = "one_tap", .n_tok = 9, .n_key_heads = 1, .n_heads = 2, .key_dim = 16, .value_dim = 32, .n_taps = 1},
-    {.name = "one_tap_token", .n_tok = 1, .n_key_heads = 1, .n_heads = 2, .key_dim = 16, .value_dim = 32, .n_taps = 1},
-    {.name = "two_taps", .n_tok = 9, .n_key_heads = 1, .n_heads = 2, .key_dim = 32, .value_dim = 16, .n_taps = 2},
-    {.name = "three_taps", .n_tok = 2, .n_key_heads = 1, .n_heads = 2, .key_dim = 32, .value_dim = 32, .n_taps = 3},
-    {.name = "eight_taps", .n_tok = 5, .n_key_heads = 1, .n_heads = 2, .key_dim = 32, .value_dim = 32, .n_taps = 8},
-    {.name = "eight_taps_prompt",
-     .n_tok = 65,
-     .n_key_heads = 1,
-     .n_heads = 2,
-     .key_dim = 32,
-     .value_dim = 32,
-     .n_taps = 8,
-     .bias = true},
-    {.name = "most_taps", .n_tok = 70, .n_key_heads = 1, .n_heads = 1, .key_dim = 16, .value_dim = 16, .n_taps = 64},
-    {.name = "bias",
-     .n_tok = 3,
-     .n_key_heads = 1,
-     .n_heads = 3,
-     .key_dim = 64,
-     .value_dim = 64,
-     .n_taps = 4,
-     .bias = true},
-    {.name = "bias_token",
-     .n_tok = 1,
-     .n_key_heads = 1,
-     .n_heads = 3,
-     .key_dim = 64,
-     .value_dim = 64,
-     .n_taps = 4,
-     .bias = true},
-    {.name = "large_gates",
-     .n_tok = 65,
-     .n_key_heads = 2,
-     .n_heads = 4,
-     .key_dim = 32,
-     .value_dim = 32,
-     .n_taps = 4,
-     .gate_scale = 60.0f},
-};
-
-const Spec& spec_of(const char* name) {
-  for (const Spec& s : kSpecs) {
-    if (std::strcmp(s.name, name) == 0) return s;
-  }
-  fail_msg("there is no case %s", name);
-  return kSpecs[0];
-}
-
-class DeltaCase {
- public:
-  explicit DeltaCase(const Spec& s, uint64_t seed = 5)
-      : spec(s),
-        random(seed),
-        conv(random, {2 * s.n_key_heads * s.key_dim + s.n_heads * s.value_dim, s.n_taps, s.bias}),
-        state(random, conv.spec, size_t{s.n_heads} * s.key_dim * s.value_dim, s.current),
-        m(random.normals(size_t{s.n_tok} * conv.spec.n_channels)),
-        z(random.normals(size_t{s.n_tok} * s.n_heads * s.value_dim, s.gate_scale)),
-        gates(random.normals(size_t{s.n_tok} * 2 * s.n_heads, s.gate_scale)),
-        a(random.normals(s.n_heads)),
-        dt_bias(random.normals(s.n_heads)),
-        norm(random.normals(s.value_dim)),
-        y(z.size(), NAN) {
-    for (float& x : a) x = -0.05f - std::fabs(x);
-  }
-
-  uint32_t n_tok() const { return spec.n_tok; }
-
-  OpShapes shapes() const {
-    OpShapes shapes;
-    shapes.n_threads = 3;
-    shapes.max_tok = spec.n_tok;
-    shapes.conv_channels = conv.spec.n_channels;
-    shapes.recurrent_width = spec.n_heads * spec.value_dim;
-    return shapes;
-  }
-
-  DeltaNetArgs args(float* input, uint32_t first, uint32_t n, const LayerState& at) {
-    const size_t width = size_t{spec.n_heads} * spec.value_dim;
-    const uint32_t per_key_head = spec.n_heads / spec.n_key_heads;
-    DeltaNetArgs args = {};
-    args.y = y.data() + first * width;
-    args.m = input;
-    args.z = z.data() + first * width;
-    args.gate_stride = spec.interleaved ? 2 * spec.n_heads : spec.n_heads;
-    args.gate_group = spec.interleaved ? per_key_head : spec.n_heads;
-    args.group_stride = spec.interleaved ? 2 * per_key_head : 0;
-    args.beta = gates.data() + size_t{first} * args.gate_stride;
-    args.alpha = args.beta + (spec.interleaved ? per_key_head : size_t{spec.n_tok} * spec.n_heads);
-    args.n_tok = n;
-    args.n_key_heads = spec.n_key_heads;
-    args.n_heads = spec.n_heads;
-    args.key_dim = spec.key_dim;
-    args.value_dim = spec.value_dim;
-    args.grouped = spec.grouped;
-    args.conv = conv.args();
-    args.a = a.data();
-    args.dt_bias = dt_bias.data();
-    args.norm = norm.data();
-    args.eps = 1e-6f;
-    args.state = at;
-    return args;
-  }
-
-  void run(const Backend& backend, uint32_t first, uint32_t n) {
-    const size_t channels = conv.spec.n_channels;
-    std::vector<float> input(m.begin() + static_cast<ptrdiff_t>(first * channels),
-                             m.begin() + static_cast<ptrdiff_t>((first + n) * channels));
-    Machine machine(backend, shapes());
-    run_pass(state, [&](const LayerState& at) {
-      machine.check(backend.ops.delta_net(machine.cx(), args(input.data(), first, n, at)));
-    });
-  }
-
-  // First channel of value head h, and the key head that it reads.
-  size_t value_channel(size_t h) const { return 2 * size_t{spec.n_key_heads} * spec.key_dim + h * spec.value_dim; }
-
-  Spec spec;
-  Random random;
-  ConvCase conv;
-  StateCase state;
-  std::vector<float> m, z, gates, a, dt_bias, norm, y;
-};
-
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
-  for (const Spec& s : kSpecs) {
+  for (const DeltaSpec& s : kDeltaSpecs) {
     list.push_back({std::string("delta_net__") + s.name,
                     [&s](const Backend& b) { return run_at_once(b, DeltaCase(s)); }, kRecurrentNmse, kRecurrentReason,
                     kDeviceNmse, kDeviceReason, kDeviceNmse});
   }
-  DeltaCase still(spec_of("chunk_and_one"));
+  DeltaCase still(delta_spec("chunk_and_one"));
   std::fill(still.m.begin(), still.m.end(), 0.0f);
   list.push_back({"delta_net__no_input", [still](const Backend& b) { return run_at_once(b, still); }, kRecurrentNmse,
                   kRecurrentReason, kDeviceNmse, kDeviceReason, kDeviceNmse});
@@ -251,12 +48,12 @@ void golden(const Backend& backend) {
 void passes(const Backend& backend) {
   for (const char* name : {"prompt", "chunk_and_one", "interleaved", "narrow_keys", "any_size", "one_tap",
                            "eight_taps_prompt", "most_taps"})
-    passes_do_not_matter(backend, DeltaCase(spec_of(name)));
+    passes_do_not_matter(backend, DeltaCase(delta_spec(name)));
 }
 
 void copies(const Backend& backend) {
   for (const char* name : {"other_copy", "other_copy_token"}) {
-    Spec s = spec_of(name);
+    DeltaSpec s = delta_spec(name);
     const DeltaCase second(s);
     s.current = 0;
     copies_are_alike(backend, DeltaCase(s), second);
@@ -266,7 +63,7 @@ void copies(const Backend& backend) {
 // A head that is not finite stays alone, whether its values, its gates or its sums are not.
 void nan_stays_in_its_head(const Backend& backend) {
   for (const char* name : {"one_token", "grouped_token", "prompt", "grouped", "narrow_values"}) {
-    const Spec& s = spec_of(name);
+    const DeltaSpec& s = delta_spec(name);
     const DeltaCase whole(s);
     const std::vector<Output> want = run_at_once(backend, whole);
     const size_t bad = s.n_heads - 2, n_sums = size_t{s.key_dim} * s.value_dim;
@@ -289,7 +86,7 @@ void nan_stays_in_its_head(const Backend& backend) {
 // NaN in a key head reaches the value heads that read it, and those alone: this fixes the mapping.
 void key_heads_serve_their_value_heads(const Backend& backend) {
   for (const char* name : {"one_token", "grouped_token", "grouped", "interleaved_mod", "prompt"}) {
-    const Spec& s = spec_of(name);
+    const DeltaSpec& s = delta_spec(name);
     for (uint32_t key = 0; key < s.n_key_heads; ++key) {
       DeltaCase c(s);
       c.m[(s.n_key_heads + key) * s.key_dim + 1] = NAN;
@@ -304,7 +101,7 @@ void key_heads_serve_their_value_heads(const Backend& backend) {
 
 // Each head decays: after many tokens the error of the sums, which are kept in f32, is what it was after a few.
 void error_stays_flat(const Backend& backend) {
-  const Spec s = {
+  const DeltaSpec s = {
       .name = "", .n_tok = 250, .n_key_heads = 1, .n_heads = 2, .key_dim = 16, .value_dim = 16, .n_taps = 4};
   DeltaCase c(s);
   c.a = {-0.001f, -0.3f};  // one forgets slowly

@@ -1,120 +1,12 @@
 // ops: mamba2. Mirrors lib/ops/mamba2_ref.cpp, lib/cpu/mamba2.cpp, cuda/recurrent/mamba2.cu.
-#include "tests/ops/recurrent_case.h"
+#include "tests/ops/mamba2_case.h"
 
 namespace weir::test {
 namespace {
 
-struct Spec {
-  const char* name;
-  uint32_t n_tok, n_groups, n_heads, key_dim, value_dim, n_taps = 4;
-  bool bias = true;
-  uint32_t current = 0;
-  float gate_scale = 1.0f;
-};
-
-constexpr Spec kSpecs[] = {
-    {.name = "one_token", .n_tok = 1, .n_groups = 2, .n_heads = 4, .key_dim = 128, .value_dim = 64},
-    {.name = "one_group_token", .n_tok = 1, .n_groups = 1, .n_heads = 8, .key_dim = 128, .value_dim = 64},
-    {.name = "three_tokens", .n_tok = 3, .n_groups = 3, .n_heads = 6, .key_dim = 64, .value_dim = 32},
-    {.name = "chunk", .n_tok = 64, .n_groups = 1, .n_heads = 2, .key_dim = 32, .value_dim = 32},
-    {.name = "chunk_and_one", .n_tok = 65, .n_groups = 3, .n_heads = 3, .key_dim = 16, .value_dim = 16},
-    {.name = "prompt", .n_tok = 200, .n_groups = 2, .n_heads = 4, .key_dim = 128, .value_dim = 64},
-    {.name = "one_group", .n_tok = 65, .n_groups = 1, .n_heads = 6, .key_dim = 64, .value_dim = 64},
-    {.name = "wide_values", .n_tok = 7, .n_groups = 1, .n_heads = 2, .key_dim = 16, .value_dim = 128},
-    {.name = "other_copy", .n_tok = 65, .n_groups = 2, .n_heads = 4, .key_dim = 64, .value_dim = 64, .current = 1},
-    {.name = "other_copy_token", .n_tok = 1, .n_groups = 2, .n_heads = 4, .key_dim = 64, .value_dim = 64, .current = 1},
-    {.name = "narrow_values", .n_tok = 3, .n_groups = 2, .n_heads = 2, .key_dim = 40, .value_dim = 24},
-    {.name = "narrow_keys", .n_tok = 65, .n_groups = 1, .n_heads = 3, .key_dim = 24, .value_dim = 40},
-    {.name = "narrow_token", .n_tok = 1, .n_groups = 1, .n_heads = 3, .key_dim = 24, .value_dim = 40, .n_taps = 3},
-    {.name = "smallest", .n_tok = 5, .n_groups = 1, .n_heads = 1, .key_dim = 4, .value_dim = 4},
-    {.name = "smallest_token", .n_tok = 1, .n_groups = 1, .n_heads = 2, .key_dim = 4, .value_dim = 4, .n_taps = 2},
-    {.name = "largest", .n_tok = 5, .n_groups = 1, .n_heads = 2, .key_dim = 256, .value_dim = 256},
-    {.name = "largest_token", .n_tok = 1, .n_groups = 1, .n_heads = 2, .key_dim = 256, .value_dim = 256},
-    {.name = "any_size", .n_tok = 7, .n_groups = 2, .n_heads = 4, .key_dim = 19, .value_dim = 13},
-    {.name = "one_tap", .n_tok = 9, .n_groups = 1, .n_heads = 2, .key_dim = 16, .value_dim = 32, .n_taps = 1},
-    {.name = "one_tap_token", .n_tok = 1, .n_groups = 1, .n_heads = 2, .key_dim = 16, .value_dim = 32, .n_taps = 1},
-    {.name = "two_taps", .n_tok = 9, .n_groups = 1, .n_heads = 2, .key_dim = 32, .value_dim = 16, .n_taps = 2},
-    {.name = "three_taps", .n_tok = 2, .n_groups = 1, .n_heads = 2, .key_dim = 32, .value_dim = 32, .n_taps = 3},
-    {.name = "eight_taps", .n_tok = 5, .n_groups = 1, .n_heads = 2, .key_dim = 32, .value_dim = 32, .n_taps = 8},
-    {.name = "eight_taps_prompt",
-     .n_tok = 65,
-     .n_groups = 1,
-     .n_heads = 2,
-     .key_dim = 32,
-     .value_dim = 32,
-     .n_taps = 8},
-    {.name = "most_taps", .n_tok = 70, .n_groups = 1, .n_heads = 1, .key_dim = 16, .value_dim = 16, .n_taps = 64},
-    {.name = "no_bias", .n_tok = 3, .n_groups = 1, .n_heads = 3, .key_dim = 64, .value_dim = 64, .bias = false},
-    {.name = "no_bias_token", .n_tok = 1, .n_groups = 1, .n_heads = 3, .key_dim = 64, .value_dim = 64, .bias = false},
-    {.name = "large_gates",
-     .n_tok = 65,
-     .n_groups = 2,
-     .n_heads = 4,
-     .key_dim = 32,
-     .value_dim = 32,
-     .gate_scale = 60.0f},
-};
-
-const Spec& spec_of(const char* name) {
-  for (const Spec& s : kSpecs) {
-    if (std::strcmp(s.name, name) == 0) return s;
-  }
-  fail_msg("there is no case %s", name);
-  return kSpecs[0];
-}
-
-class MambaCase {
- public:
-  explicit MambaCase(const Spec& s, uint64_t seed = 5)
-      : spec(s),
-        random(seed),
-        conv(random, {s.n_heads * s.value_dim + 2 * s.n_groups * s.key_dim, s.n_taps, s.bias}),
-        state(random, conv.spec, size_t{s.n_heads} * s.key_dim * s.value_dim, s.current),
-        x(random.normals(s.n_tok * width())),
-        a(random.normals(s.n_heads)),
-        dt_bias(random.normals(s.n_heads)),
-        skips(random.normals(s.n_heads)),
-        norm(random.normals(inner())),
-        y(s.n_tok * inner(), NAN) {
-    for (float& v : a) v = -0.05f - std::fabs(v);
-    for (size_t t = 0; t < s.n_tok; ++t) {
-      float* row = x.data() + t * width();
-      for (size_t i = 0; i < width(); ++i) {
-        if (i < inner() || i >= width() - s.n_heads) row[i] *= s.gate_scale;
-      }
-    }
-  }
-
-  uint32_t n_tok() const { return spec.n_tok; }
-  size_t inner() const { return size_t{spec.n_heads} * spec.value_dim; }
-  size_t width() const { return inner() + conv.spec.n_channels + spec.n_heads; }
-
-  void run(const Backend& backend, uint32_t first, uint32_t n) {
-    std::vector<float> input(x.begin() + static_cast<ptrdiff_t>(first * width()),
-                             x.begin() + static_cast<ptrdiff_t>((first + n) * width()));
-    OpShapes shapes;
-    shapes.n_threads = 3;
-    shapes.max_tok = spec.n_tok;
-    shapes.conv_channels = conv.spec.n_channels;
-    shapes.recurrent_width = static_cast<uint32_t>(inner());
-    Machine machine(backend, shapes);
-    run_pass(state, [&](const LayerState& at) {
-      machine.check(backend.ops.mamba2(
-          machine.cx(), {y.data() + first * inner(), input.data(), n, spec.n_groups, spec.n_heads, spec.key_dim,
-                         spec.value_dim, conv.args(), a.data(), dt_bias.data(), skips.data(), norm.data(), 1e-5f, at}));
-    });
-  }
-
-  Spec spec;
-  Random random;
-  ConvCase conv;
-  StateCase state;
-  std::vector<float> x, a, dt_bias, skips, norm, y;
-};
-
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
-  for (const Spec& s : kSpecs) {
+  for (const MambaSpec& s : kMambaSpecs) {
     list.push_back({std::string("mamba2__") + s.name, [&s](const Backend& b) { return run_at_once(b, MambaCase(s)); },
                     kRecurrentNmse, kRecurrentReason, kDeviceNmse, kDeviceReason, kDeviceNmse});
   }
@@ -150,12 +42,12 @@ void golden(const Backend& backend) {
 void passes(const Backend& backend) {
   for (const char* name :
        {"prompt", "chunk_and_one", "one_group", "narrow_keys", "any_size", "one_tap", "eight_taps_prompt", "most_taps"})
-    passes_do_not_matter(backend, MambaCase(spec_of(name)));
+    passes_do_not_matter(backend, MambaCase(mamba_spec(name)));
 }
 
 void copies(const Backend& backend) {
   for (const char* name : {"other_copy", "other_copy_token"}) {
-    Spec s = spec_of(name);
+    MambaSpec s = mamba_spec(name);
     const MambaCase second(s);
     s.current = 0;
     copies_are_alike(backend, MambaCase(s), second);
@@ -165,7 +57,7 @@ void copies(const Backend& backend) {
 // A head that is not finite: its sums alone, and the outputs of the group that its norm is taken over.
 void nan_stays_in_its_group(const Backend& backend) {
   for (const char* name : {"one_token", "three_tokens", "prompt", "narrow_values"}) {
-    const Spec& s = spec_of(name);
+    const MambaSpec& s = mamba_spec(name);
     const MambaCase whole(s);
     const std::vector<Output> want = run_at_once(backend, whole);
     const size_t bad = s.n_heads - 2, n_sums = size_t{s.key_dim} * s.value_dim, group = s.n_heads / s.n_groups;
@@ -188,7 +80,7 @@ void nan_stays_in_its_group(const Backend& backend) {
 // NaN in B of a group reaches the heads of that group alone: heads lie in blocks.
 void groups_serve_their_heads(const Backend& backend) {
   for (const char* name : {"one_token", "three_tokens", "prompt"}) {
-    const Spec& s = spec_of(name);
+    const MambaSpec& s = mamba_spec(name);
     for (uint32_t group = 0; group < s.n_groups; ++group) {
       MambaCase c(s);
       c.x[2 * c.inner() + group * s.key_dim] = NAN;

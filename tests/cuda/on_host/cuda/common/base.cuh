@@ -1,6 +1,6 @@
 // Replaces cuda/common/base.cuh where device code is compiled for the host: what cuda/common/top_k.cuh,
-// top_k_shared.cuh, cuda/attn/stop_rounds.cuh, cuda/pages/victim.cuh, cuda/step/top_logits_parts.cuh and cuda/quant
-// need of CUDA, and one thread block to run them in.
+// top_k_shared.cuh, cuda/attn/stop_rounds.cuh, cuda/pages/victim.cuh, cuda/step/top_logits_parts.cuh, cuda/recurrent
+// and cuda/quant need of CUDA, and one thread block to run them in.
 //
 // The block's threads take turns, warps in random order, and some run far ahead of others. A block fails when lanes of
 // a warp meet in different collectives, or when no thread can continue. So code that would hang a GPU is found without
@@ -27,6 +27,9 @@
 #define __device__
 #define __host__
 
+struct alignas(8) float2 {
+  float x, y;
+};
 struct alignas(8) uint2 {
   uint32_t x, y;
 };
@@ -39,6 +42,8 @@ struct alignas(16) int4 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 
@@ -188,6 +193,7 @@ struct BlockSize {
 inline const ThreadIndex threadIdx;
 inline const BlockSize blockDim;
 
+inline void wait_for_previous() {}
 inline void __syncthreads() { host_block().barrier(); }
 inline uint32_t __shfl_sync(uint32_t, uint32_t x, uint32_t lane) {
   return host_block().collective("shfl", x)[lane % kWarp];

@@ -18,4 +18,6 @@ T load_stream(const T* p) {
   return v;
 }
 
+inline void prefetch_l2(const void*) {}
+
 }  // namespace weir::cuda
