@@ -23,6 +23,7 @@ struct Bounds {
 // A weight's relative error is about the error of its logit, and keys are rounded to bf16: 1 % is common, 10 % rare.
 constexpr double kScoreDistance = 0.1;  // relative to the larger one
 constexpr double kSumRounding = 1e-6;   // of f32 sums, relative
+constexpr double kPromptTie = 0.02;     // relative distance of two pages' prompt scores that rounding may exchange
 
 // One page of a table, as it was when the table was copied.
 struct Page {
@@ -143,24 +144,37 @@ struct LayerCounts {
   uint64_t stamps = 0, equal_stamps = 0;  // that changed in one of the sessions at least
   uint64_t scores = 0, close_scores = 0;
   uint64_t pages = 0, common = 0;  // together
+  // One near tie may be more than that part of a few.
+  static bool are_enough(uint64_t n, uint64_t of, double least) {
+    return part(n, of) >= least || (least < 1.0 && n + 1 == of);
+  }
   bool is_inside(const Bounds& b) const {
-    return equal_tables == tables && part(equal_stamps, stamps) >= b.stamps && part(close_scores, scores) >= b.scores &&
-           part(common, pages) >= b.together;
+    return equal_tables == tables && are_enough(equal_stamps, stamps, b.stamps) &&
+           part(close_scores, scores) >= b.scores && part(common, pages) >= b.together;
   }
 };
 
 // Compares the sessions decision by decision: what each chunk and step adds to stamps and scores, from equal ones on.
 class StepByStep {
  public:
-  // In decode steps, scores that add up are compared by what a step adds.
-  StepByStep(const KvCache& kv, bool scores_add_up)
-      : layers(kv.shape().n_layers), before_(copy_of(kv)), add_up_(scores_add_up) {}
+  // In decode steps, scores that add up are compared by what a step adds. `has_prompt_tie`: rounding may exchange a
+  // page of a layer for another one whose prompt score is nearly the same; then the streams in which it did are
+  // compared no more. With ada it can be a page of another head.
+  StepByStep(const KvCache& kv, bool scores_add_up, bool has_prompt_tie)
+      : layers(kv.shape().n_layers),
+        before_(copy_of(kv)),
+        exchanged_(kv.shape().n_streams()),
+        add_up_(scores_add_up),
+        has_prompt_tie_(has_prompt_tie) {}
 
   // Compares; then the tables of `kv` get the stamps and scores of `other` in all streams that hold the same pages.
   void look(const KvCache& kv, const Tables& other, bool is_prompt) {
     assert_int_equal(other.size(), kv.shape().n_streams());
     notes.tables(n_looks_, before_, before_, copy_of(kv), other);
+    for (uint32_t layer = 0; is_prompt && has_prompt_tie_ && layer < layers.size(); ++layer)
+      find_prompt_tie(copy_of(kv), other, layer * kv.shape().n_kv_heads, kv.shape().n_kv_heads);
     for (uint32_t i = 0; i < other.size(); ++i) {
+      if (exchanged_[i]) continue;
       const StreamView s = kv.stream(i);
       LayerCounts& counts = layers[i / kv.shape().n_kv_heads];
       ++counts.tables;
@@ -182,10 +196,32 @@ class StepByStep {
     ++n_looks_;
   }
 
+  uint32_t n_exchanged() const { return static_cast<uint32_t>(std::count(exchanged_.begin(), exchanged_.end(), true)); }
+
   std::vector<LayerCounts> layers;
   Notes notes;
 
  private:
+  // One page of the layer's streams for one other.
+  void find_prompt_tie(const Tables& a, const Tables& b, uint32_t first, uint32_t n) {
+    std::vector<const Page*> only[2];
+    std::vector<uint32_t> streams;
+    for (uint32_t i = first; i < first + n; ++i) {
+      for (int side = 0; side < 2; ++side) {
+        const Table &table = side == 0 ? a[i] : b[i], &with = side == 0 ? b[i] : a[i];
+        for (const Page& page : table) {
+          if (find(with, page.first_pos) != nullptr) continue;
+          only[side].push_back(&page);
+          streams.push_back(i);
+        }
+      }
+    }
+    if (only[0].size() != 1 || only[1].size() != 1) return;
+    const double x = std::fabs(only[0][0]->prompt_score), y = std::fabs(only[1][0]->prompt_score);
+    if (std::min(x, y) < (1.0 - kPromptTie) * std::max(x, y) || x == 0.0) return;
+    for (uint32_t i : streams) exchanged_[i] = true;
+  }
+
   // The stamps of new pages and of the last one come from positions alone. `before`: the page as it was, null if new.
   static bool stamp_is_by_position(const Table& table, uint32_t row, const Page* before) {
     return row + 1 == table.size() || before == nullptr;
@@ -232,8 +268,9 @@ class StepByStep {
   }
 
   Tables before_;
+  std::vector<bool> exchanged_;  // streams
   uint64_t n_looks_ = 0;
-  bool add_up_;
+  bool add_up_, has_prompt_tie_;
 };
 
 // Counts the pages that can leave, those of one table and those of both.

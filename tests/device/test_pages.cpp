@@ -79,6 +79,8 @@ constexpr Bounds kExact = {1.0, 1.0, 1.0, 1.0};    // scores are 0: nothing obse
 constexpr Bounds kScored = {1.0, 0.98, 1.0, 1.0};  // 98.9 % of the scores
 // 98.1 % of the stamps, 97.4 % of the scores, 98.9 and 98.6 % together
 constexpr Bounds kNearTies = {0.97, 0.97, 0.98, kAllTogether};
+// Where half of a layer's streams have windows of their own, one near tie is twice as much of the pages of the others.
+constexpr Bounds kHeadNearTies = {0.97, 0.97, 0.96, kAllTogether};
 constexpr Bounds kScoredNearTies = {1.0, 0.98, 0.98, kAllTogether};  // 99.1 % of the scores, 99.6 and 99.6 % together
 // 94.4 % of the stamps, which are few, 97.1 % of the scores, 99.8 and 99.3 % together
 constexpr Bounds kDigests = {0.92, 0.96, 0.98, kAllTogether};
@@ -86,7 +88,8 @@ constexpr Bounds kDigests = {0.92, 0.96, 0.98, kAllTogether};
 struct Row {
   variant v;
   Bounds bounds;
-  bool has_near_tie = false;  // with Vulkan on a GPU
+  bool has_near_tie = false;    // with Vulkan on a GPU
+  bool has_prompt_tie = false;  // of the long text
 };
 
 const Row kRows[] = {
@@ -119,18 +122,19 @@ const Row kRows[] = {
     {{"hybrid", {{"skip_layers", "0"}, {"alpha", "0.1"}}, 2}, kNearTies},
     {{"raas", {{"prompt", "pyramid"}, {"prompt_budget", "160"}, {"prompt_beta", "4"}}, 3}, kNearTies},
     {{"h2o", {{"skip_layers", "0"}, {"prompt", "pyramid"}, {"prompt_budget", "160"}}, 3}, kScoredNearTies},
-    {{"raas", {{"prompt", "ada"}, {"prompt_budget", "160"}}, 2}, kNearTies},
-    {{"tova", {{"skip_layers", "0"}, {"prompt", "ada"}, {"prompt_budget", "160"}}, 3}, kScoredNearTies},
+    // The last page of layer 1 that stays of the long prompt, and the first one that leaves, are 0.8 % apart.
+    {{"raas", {{"prompt", "ada"}, {"prompt_budget", "160"}}, 2}, kNearTies, false, true},
+    {{"tova", {{"skip_layers", "0"}, {"prompt", "ada"}, {"prompt_budget", "160"}}, 3}, kScoredNearTies, false, true},
     {{"dense", {{"heads", "duo"}}, 1}, kExact},
-    {{"raas", {{"heads", "duo"}}, 1}, kNearTies},
+    {{"raas", {{"heads", "duo"}}, 1}, kHeadNearTies},
     {{"h2o", {{"heads", "duo"}, {"skip_layers", "0"}}, 2}, kScoredNearTies},
     {{"quest", {{"heads", "duo"}, {"skip_layers", "0"}}, 2}, kScored},
-    {{"hybrid", {{"heads", "duo"}, {"skip_layers", "0"}}, 2}, kNearTies},
+    {{"hybrid", {{"heads", "duo"}, {"skip_layers", "0"}}, 2}, kHeadNearTies},
     {{"quest", {{"heads", "duo"}, {"skip_layers", "0"}, {"agg", "qhead"}}, 3}, kScored},
     {{"random", {{"heads", "duo"}, {"heads_sparsity", "0.8"}}, 2}, kExact},
     {{"dense", {{"heads", "razor"}, {"heads_context_part", "0"}}, 2}, kExact},
-    {{"raas", {{"heads", "razor"}, {"heads_context_part", "0"}}, 2}, kNearTies},
-    {{"raas", {{"heads", "duo"}, {"prompt", "pyramid"}, {"prompt_budget", "160"}}, 3}, kNearTies},
+    {{"raas", {{"heads", "razor"}, {"heads_context_part", "0"}}, 2}, kHeadNearTies},
+    {{"raas", {{"heads", "duo"}, {"prompt", "pyramid"}, {"prompt_budget", "160"}}, 3}, kHeadNearTies},
 };
 
 // Checks what must hold for any table.
@@ -211,9 +215,9 @@ void check_both(const Session& a, const Session& b) {
 // Feeds the same tokens to both sessions, decision by decision.
 // `before` is called before a session computes: 0 is `session`, 1 is `other`.
 std::vector<LayerCounts> feed_step_by_step(
-    const Session& session, const Session& other, const variant& v, const Text& text,
+    const Session& session, const Session& other, const Row& row, const Text& text,
     const std::function<void(int which)>& before = [](int) {}) {
-  StepByStep compared(session->kv(), adds_up(v));
+  StepByStep compared(session->kv(), adds_up(row.v), row.has_prompt_tie && text.is_cut);
   std::vector<Tables> chunks;
   before(1);
   assert_ok(prefill(other, text.prompt, [&] { chunks.push_back(copy_of(other->kv())); }));
@@ -235,6 +239,9 @@ std::vector<LayerCounts> feed_step_by_step(
     compared.look(session->kv(), copy_of(tables_of(other)), false);
     if (step % kEvery == kEvery - 1) check_both(session, other);
   }
+  if (compared.n_exchanged() != 0)
+    std::printf("%-16s a near tie of the prompt: %u streams are not compared\n", text.name, compared.n_exchanged());
+  assert_true(compared.n_exchanged() <= 2);
   if (explains) compared.notes.print();
   return compared.layers;
 }
@@ -357,7 +364,7 @@ bool check_row(const fixture& f, const Row& row, const Text& text, uint64_t& n_s
   const auto open = [&](int32_t device) { return open_session(f, row.v, device); };
   bool ok = true;
   if (!on_llvmpipe() || !text.is_cut) {
-    const auto single = feed_step_by_step(open(WEIR_DEVICE_CPU), open(test_device()), row.v, text);
+    const auto single = feed_step_by_step(open(WEIR_DEVICE_CPU), open(test_device()), row, text);
     ok = are_inside(single, row.bounds);
     const LayerCounts counts = report(text.name, "", row.v, single, outside(single, row.bounds));
     // Attention of the golden model seldom exceeds 0.99, raas's default.
@@ -414,7 +421,8 @@ void check_bounds_tell(const fixture& f, const Text& text, const variant& v, con
                        std::initializer_list<Bounds> refuse, bool together) {
   const auto run = [&](const variant& by) {
     const Session session = open_session(f, v, WEIR_DEVICE_CPU), other = open_session(f, by, WEIR_DEVICE_CPU);
-    return together ? feed_together(session, other, text) : feed_step_by_step(session, other, v, text);
+    return together ? feed_together(session, other, text)
+                    : feed_step_by_step(session, other, {v, kExact, false, true}, text);
   };
   const char* how = together ? "together" : "";
   const std::vector<LayerCounts> same = run(v), other = run(control);
@@ -441,7 +449,9 @@ void pages__bounds_tell_other_decisions(void**) {
                 never_stamps = {"raas", {{"alpha", "1"}, {"protect_recent", "4"}}, 2},
                 digest_scores = {"raas", {{"alpha", "0.1"}, {"protect_recent", "4"}, {"stamp_source", "digest"}}, 3},
                 by_token = {"tova", {{"skip_layers", "0"}, {"decide", "token"}}, 2},
-                by_page = {"tova", {{"skip_layers", "0"}}, 1};
+                by_page = {"tova", {{"skip_layers", "0"}}, 1},
+                ada = {"raas", {{"prompt", "ada"}, {"prompt_budget", "160"}}, 2},
+                other_queries = {"raas", {{"prompt", "ada"}, {"prompt_budget", "160"}, {"prompt_window", "4"}}, 3};
   if (on_llvmpipe()) skip();  // needs no device, and the bounds are those of the reasoner
   fixture f;
   open_pages_fixture(f);
@@ -452,6 +462,9 @@ void pages__bounds_tell_other_decisions(void**) {
   check_bounds_tell(f, whole[0], raas, never_stamps, {kPages, kAllPages}, true);
   for (const Text& text : texts) check_bounds_tell(f, text, by_token, by_page, {kTables, kStamps}, false);
   check_bounds_tell(f, whole[0], by_token, by_page, {kPages, kAllPages}, true);
+  Text start = texts[1];
+  start.answer.resize(kEvery);
+  check_bounds_tell(f, start, ada, other_queries, {kTables}, false);
   close_gpu_fixture(&f);
 }
 
@@ -514,7 +527,7 @@ void explain(int n_words, char** words) {
       const auto open = [&](bool other) {
         return open_session(f, row.v, other && !cpu ? test_device() : WEIR_DEVICE_CPU);
       };
-      const auto single = feed_step_by_step(open(false), open(true), row.v, text, before);
+      const auto single = feed_step_by_step(open(false), open(true), row, text, before);
       report(text.name, "", row.v, single, outside(single, row.bounds));
       const auto together = feed_together(open(false), open(true), text, before);
       report(text.name, "together", row.v, together, outside(together, row.bounds));
