@@ -33,6 +33,7 @@ WEIR_SHARED uint kMaxStepColumns = 14336;
 WEIR_SHARED uint kGateSilu = 0;
 WEIR_SHARED uint kGateGelu = 1;
 WEIR_SHARED uint kGateClamped = 2;
+WEIR_SHARED uint kGateRelu = 3;
 
 // x [n_tok, 32 * n_blocks]: rows of a table of n blocks of 32 weights, decoded and scaled.
 struct EmbedPush {
@@ -123,15 +124,18 @@ struct StepGluManyPush {
   uint n_rows, n_blocks, stride, activation;
 };
 
-// How the weights of experts follow from logits, the values of RouteRule.
-WEIR_SHARED uint kRouteChosen = 0;
-WEIR_SHARED uint kRouteAll = 1;
-WEIR_SHARED uint kMaxRouted = 1024;  // experts
+// How experts follow from logits, as RouteRule and Router say.
+WEIR_SHARED uint kRouteSoftmax = 1;    // scores are a softmax; otherwise sigmoids
+WEIR_SHARED uint kRouteNormalise = 2;  // weights are divided by their sum
+WEIR_SHARED uint kRouteByLogits = 4;   // logits choose; otherwise scores and the bias
+WEIR_SHARED uint kMaxRouted = 1024;    // experts
+WEIR_SHARED uint kMaxRoutedGroups = 64;
 
 // From logits [n_tok, n_experts] the n_used experts of each token, ascending, and their weights: [n_tok, n_used] both.
 struct RoutePush {
-  uvec2 ids, weights, logits;
-  uint n_experts, n_used, rule;
+  uvec2 ids, weights, logits, choice_bias;
+  uint n_experts, n_used, n_groups, n_groups_used, flags;
+  float scale, least;
 };
 
 // inner [n_tok, n_used, n_rows]: what the gates of each token's experts make of its row of x. Matrix `ids[t, i]` of the
@@ -189,7 +193,7 @@ static_assert(sizeof(StepGluPush) == 72 && offsetof(StepGluPush, eps) == 68);
 static_assert(sizeof(StepPackPush) == 92 && offsetof(StepPackPush, eps) == 88);
 static_assert(sizeof(StepGemvManyPush) == 104 && offsetof(StepGemvManyPush, accumulate) == 100);
 static_assert(sizeof(StepGluManyPush) == 120 && offsetof(StepGluManyPush, activation) == 116);
-static_assert(sizeof(RoutePush) == 36 && offsetof(RoutePush, rule) == 32);
+static_assert(sizeof(RoutePush) == 60 && offsetof(RoutePush, scale) == 52);
 static_assert(sizeof(ExpertGluPush) == 80 && offsetof(ExpertGluPush, activation) == 76);
 static_assert(sizeof(ExpertDownPush) == 68 && offsetof(ExpertDownPush, n_used) == 64);
 static_assert(sizeof(SoftCapPush) == 16 && offsetof(SoftCapPush, cap) == 12);

@@ -91,7 +91,7 @@ __device__ inline float bf16_low(uint32_t pair) { return __uint_as_float(pair <<
 __device__ inline float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 __device__ inline uint16_t float_to_bf16(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 
-// What the sigmoid of is multiplied with g.
+// What the sigmoid of is multiplied with g; not of ReLU.
 __device__ inline float gate_logit(Gate gate, float g) {
   return gate == Gate::kGelu ? g * fmaf(g * g, kGelu3, kGelu1) : gate == Gate::kClamped ? kClampedSteepness * g : g;
 }
@@ -101,6 +101,13 @@ __device__ inline void clamp_inputs(Gate gate, float& g, float& u) {
   if (gate != Gate::kClamped) return;
   g = g > kClampedMax ? kClampedMax : g;
   u = (u > kClampedMax ? kClampedMax : u < -kClampedMax ? -kClampedMax : u) + 1.0f;
+}
+
+// What a gate makes of its inputs.
+__device__ inline float gated(Gate gate, float g, float u) {
+  if (gate == Gate::kRelu) return (g < 0.0f ? 0.0f : g) * u;
+  clamp_inputs(gate, g, u);
+  return g / (1.0f + __expf(-gate_logit(gate, g))) * u;
 }
 
 #endif  // __CUDACC__

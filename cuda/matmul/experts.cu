@@ -151,8 +151,7 @@ __device__ void finish_row(const ExpertGemvArgs& a, const uint32_t* ids, const f
     const size_t at = size_t{ids[place]} * a.n_rows + local;
     if (a.bias[0] != nullptr) gate += __ldg(a.bias[0] + at);
     if (a.bias[1] != nullptr) up += __ldg(a.bias[1] + at);
-    clamp_inputs(a.activation, gate, up);
-    a.y[row] = gate / (1.0f + __expf(-gate_logit(a.activation, gate))) * up;
+    a.y[row] = gated(a.activation, gate, up);
   } else {
     float sum = total[0];
     if (a.bias[0] != nullptr) {
@@ -289,7 +288,7 @@ Scratch lay_out(std::byte* base, const OpShapes& shapes) {
     at = align_up(at + n * sizeof(float), 256);
     return p;
   };
-  s.routing.n_logits = shapes.n_experts + (shapes.shared_ff != 0 ? 1 : 0);
+  s.routing.n_logits = shapes.n_experts + (shapes.shared_ff != 0 ? 1 : 0);  // at most
   s.routing.logits = reinterpret_cast<float*>(take(s.routing.n_logits));
   s.routing.ids = reinterpret_cast<uint32_t*>(take(shapes.n_experts_used));
   s.routing.weights = reinterpret_cast<float*>(take(shapes.n_experts_used));
@@ -315,7 +314,8 @@ Status shared_glu(OpContext& cx, const ExpertsStepArgs& a, const Scratch& s) {
   if (a.op.shared_gate.type != a.op.shared_up.type)
     return fail(WEIR_ERR_UNSUPPORTED, "experts: gate and up matrices of two types");
   WEIR_TRY(gemv(cx, g));
-  return scale_by_gate(cx, s.shared_inner, s.routing, a.op.n_experts, 1, a.op.shared_gate.n_rows, true);
+  if (a.op.shared_router == nullptr) return {};
+  return scale_by_gate(cx, s.shared_inner, s.routing, a.op.router.n_experts, 1, a.op.shared_ff(), true);
 }
 
 Status shared_down(OpContext& cx, const ExpertsStepArgs& a, const Scratch& s) {
@@ -330,11 +330,11 @@ Status shared_down(OpContext& cx, const ExpertsStepArgs& a, const Scratch& s) {
 OpShapes shapes_of(const ExpertsArgs& a) {
   OpShapes s;
   s.max_tok = a.n_tok;
-  s.d_model = a.gate.w.n_cols;
-  s.n_experts = a.n_experts;
-  s.n_experts_used = a.n_used;
-  s.expert_ff = a.down.w.n_cols;
-  s.shared_ff = a.shared_router != nullptr ? a.shared_down.n_cols : 0;
+  s.d_model = a.d_model();
+  s.n_experts = a.router.n_experts;
+  s.n_experts_used = a.router.n_used;
+  s.expert_ff = a.d_ff();
+  s.shared_ff = a.shared_ff();
   s.max_cols = std::max({s.d_model, s.expert_ff, s.shared_ff});
   return s;
 }
@@ -353,19 +353,17 @@ Status check(const OpContext& cx, const ExpertsArgs& a) {
 }  // namespace
 
 RouteArgs route_args(const ExpertsArgs& a, const Routing& out) {
-  return {.x = a.x,
-          .norm = nullptr,
-          .eps = 0.0f,
-          .router = a.router,
-          .bias = a.router_bias,
-          .shared_router = a.shared_router,
-          .n_tok = a.n_tok,
-          .d_model = a.gate.w.n_cols,
-          .n_experts = a.n_experts,
-          .n_used = a.n_used,
-          .rule = a.rule,
-          .out = out,
-          .counter = nullptr};
+  RouteArgs r = {.x = a.x,
+                 .norm = nullptr,
+                 .eps = 0.0f,
+                 .router = a.router,
+                 .shared_router = a.shared_router,
+                 .n_tok = a.n_tok,
+                 .d_model = a.d_model(),
+                 .out = out,
+                 .counter = nullptr};
+  r.out.n_logits = a.router.n_experts + (a.shared_router != nullptr ? 1 : 0);
+  return r;
 }
 
 uint64_t experts_scratch_bytes(const OpShapes& shapes) {
@@ -381,19 +379,19 @@ Status experts_step(OpContext& cx, const ExpertsStepArgs& a) {
   route.eps = a.eps;
   route.counter = a.counter;
   WEIR_TRY(route_one(cx, route, a.overlap));
-  if (op.shared_router != nullptr) WEIR_TRY(shared_glu(cx, a, s));
+  if (op.shared_ff() != 0) WEIR_TRY(shared_glu(cx, a, s));
 
   ExpertGemvArgs g = {};
   g.ids = s.routing.ids;
   g.weights = s.routing.weights;
-  g.n_used = op.n_used;
+  g.n_used = op.router.n_used;
   g.x = op.x;
   g.norm = a.norm;
   g.eps = a.eps;
   g.y = s.inner;
   g.bias[0] = op.gate.bias;
   g.bias[1] = op.up.bias;
-  g.n_rows = op.gate.w.n_rows / op.n_experts;
+  g.n_rows = op.gate.w.n_rows / op.router.n_experts;
   g.n_in = op.gate.w.n_cols;
   g.activation = op.activation;
   WEIR_TRY(expert_gemv<true>(cx, g, op.gate.w, op.up.w));
@@ -402,10 +400,10 @@ Status experts_step(OpContext& cx, const ExpertsStepArgs& a) {
   g.y = op.y;
   g.bias[0] = op.down.bias;
   g.bias[1] = nullptr;
-  g.n_rows = op.down.w.n_rows / op.n_experts;
-  g.n_in = op.n_used * op.down.w.n_cols;
+  g.n_rows = op.down.w.n_rows / op.router.n_experts;
+  g.n_in = op.router.n_used * op.down.w.n_cols;
   WEIR_TRY(expert_gemv<false>(cx, g, op.down.w, op.down.w));
-  return op.shared_router != nullptr ? shared_down(cx, a, s) : Status();
+  return op.shared_ff() != 0 ? shared_down(cx, a, s) : Status();
 }
 
 // Up to as many tokens as a GEMV takes go one by one, each with the bits that it has in a decode step.
@@ -420,8 +418,8 @@ Status experts(OpContext& cx, const ExpertsArgs& a) {
   WEIR_CUDA_TRY(cudaMemsetAsync(step.counter, 0, sizeof(uint32_t), stream_of(cx)), "clearing a counter");
   for (uint32_t t = 0; t < a.n_tok; ++t) {
     WEIR_TRY(experts_step(cx, step));
-    step.op.x += a.gate.w.n_cols;
-    step.op.y += a.gate.w.n_cols;
+    step.op.x += a.d_model();
+    step.op.y += a.d_model();
     step.overlap = true;
   }
   return {};

@@ -47,7 +47,7 @@ Scratch lay_out(std::byte* base, const OpShapes& shapes) {
     at = align_up(at + n * sizeof(*out), 256);
   };
   const uint64_t n_tok = shapes.max_tok, rows = n_tok * shapes.n_experts_used;
-  s.routing.n_logits = shapes.n_experts + (shapes.shared_ff != 0 ? 1 : 0);
+  s.routing.n_logits = shapes.n_experts + (shapes.shared_ff != 0 ? 1 : 0);  // at most
   take(s.routing.logits, n_tok * s.routing.n_logits);
   take(s.routing.ids, rows);
   take(s.routing.weights, rows);
@@ -145,12 +145,12 @@ Status decode(OpContext& cx, WeightType type, DecodeArgs a, uint32_t n_cols, uin
 // y [rows, rows of an expert] = the packed rows x [rows, n_cols] times the matrices of their experts.
 Status multiply(OpContext& cx, const ExpertsArgs& a, const Scratch& s, const ExpertStack& stack, const __half* x,
                 float* y) {
-  const uint32_t n_rows = stack.w.n_rows / a.n_experts, n_cols = stack.w.n_cols;
+  const uint32_t all = a.router.n_experts, n_rows = stack.w.n_rows / all, n_cols = stack.w.n_cols;
   const uint64_t row_bytes = uint64_t{n_cols} * sizeof(__half);
   const auto most = static_cast<uint32_t>(std::max<uint64_t>(8, kSliceBytes / row_bytes / 8 * 8));
   const uint32_t slice_rows = std::min(n_rows, most), slice_experts = std::max(1u, most / n_rows);
-  for (uint32_t expert = 0; expert < a.n_experts; expert += slice_experts) {
-    const uint32_t n_experts = std::min(slice_experts, a.n_experts - expert);
+  for (uint32_t expert = 0; expert < all; expert += slice_experts) {
+    const uint32_t n_experts = std::min(slice_experts, all - expert);
     for (uint32_t row = 0; row < n_rows; row += slice_rows) {
       const uint32_t n = std::min(slice_rows, n_rows - row);
       DecodeArgs d = {.data = stack.w.data,
@@ -176,7 +176,7 @@ Status multiply(OpContext& cx, const ExpertsArgs& a, const Scratch& s, const Exp
       g.begin = s.begin;
       g.first = expert;
       g.bias_stride = n_rows;
-      g.usual_tok = (a.n_tok * a.n_used + a.n_experts - 1) / a.n_experts;
+      g.usual_tok = (a.n_tok * a.router.n_used + all - 1) / all;
       WEIR_TRY(gemm_f16_groups(cx, g, n_experts));
     }
   }
@@ -207,7 +207,8 @@ Status run_shared(const OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
   inner.scratch += s.bytes;
   inner.scratch_bytes -= s.bytes;
   WEIR_TRY(glu_matmul(inner, {s.shared_inner, a.shared_gate, a.shared_up, a.x, a.n_tok, a.activation}));
-  WEIR_TRY(scale_by_gate(inner, s.shared_inner, s.routing, a.n_experts, a.n_tok, a.shared_gate.n_rows, false));
+  if (a.shared_router != nullptr)
+    WEIR_TRY(scale_by_gate(inner, s.shared_inner, s.routing, a.router.n_experts, a.n_tok, a.shared_ff(), false));
   return matmul(inner, {{{a.shared_down, nullptr, a.y, true}, {}, {}}, 1, s.shared_inner, a.n_tok});
 }
 
@@ -219,26 +220,28 @@ uint64_t experts_prompt_bytes(const OpShapes& shapes) {
 }
 
 Status experts_prompt(OpContext& cx, const ExpertsArgs& a) {
-  const uint32_t d_model = a.gate.w.n_cols, d_ff = a.down.w.n_cols, n = a.n_tok * a.n_used;
+  const Router& r = a.router;
+  const uint32_t d_model = a.d_model(), d_ff = a.d_ff(), n = a.n_tok * r.n_used;
   OpShapes shapes;
   shapes.max_tok = a.n_tok;
   shapes.d_model = d_model;
-  shapes.n_experts = a.n_experts;
-  shapes.n_experts_used = a.n_used;
+  shapes.n_experts = r.n_experts;
+  shapes.n_experts_used = r.n_used;
   shapes.expert_ff = d_ff;
-  shapes.shared_ff = a.shared_router != nullptr ? a.shared_down.n_cols : 0;
+  shapes.shared_ff = a.shared_ff();
   const Scratch s = lay_out(cx.scratch, shapes);
   WEIR_TRY(route_rows(cx, route_args(a, s.routing)));
-  WEIR_TRY(launch("group", group_kernel, dim3(a.n_experts), dim3(kThreads), 0, stream_of(cx), false, s.routing.ids, n,
-                  a.n_used, s.begin, s.row_of, s.token));
+  WEIR_TRY(launch("group", group_kernel, dim3(r.n_experts), dim3(kThreads), 0, stream_of(cx), false, s.routing.ids, n,
+                  r.n_used, s.begin, s.row_of, s.token));
   WEIR_TRY(pack_rows_f16(cx, a.x, s.x, s.scale, n, d_model, s.token));
   WEIR_TRY(multiply(cx, a, s, a.gate, s.x, s.gate));
-  WEIR_TRY(multiply(cx, a, s, a.up, s.x, s.up));
-  WEIR_TRY(gate_mul_pack_f16(cx, a.activation, s.gate, s.up, s.inner, s.scale, n, d_ff));
+  const bool has_gate = a.gate.w.data != a.up.w.data;
+  if (has_gate) WEIR_TRY(multiply(cx, a, s, a.up, s.x, s.up));
+  WEIR_TRY(gate_mul_pack_f16(cx, a.activation, s.gate, has_gate ? s.up : s.gate, s.inner, s.scale, n, d_ff));
   WEIR_TRY(multiply(cx, a, s, a.down, s.inner, s.y));
   WEIR_TRY(launch("combine", combine_kernel, dim3(a.n_tok), dim3(kThreads), 0, stream_of(cx), false, a.y, s.y, s.row_of,
-                  s.routing.weights, a.n_used, d_model));
-  return a.shared_router != nullptr ? run_shared(cx, a, s) : Status();
+                  s.routing.weights, r.n_used, d_model));
+  return a.shared_ff() != 0 ? run_shared(cx, a, s) : Status();
 }
 
 }  // namespace weir::cuda

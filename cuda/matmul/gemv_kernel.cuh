@@ -138,11 +138,6 @@ inline __device__ float norm_scale(const float* norm, const float* sums, uint32_
   return rsqrtf(sum / static_cast<float>(n_cols) + eps);
 }
 
-inline __device__ float gated(Gate activation, float gate, float up) {
-  clamp_inputs(activation, gate, up);
-  return gate / (1.0f + __expf(-gate_logit(activation, gate))) * up;
-}
-
 // part_of: the part that a row belongs to. first_row: the first row of a part.
 template <uint32_t kColumns>
 __device__ uint32_t part_of(const GemvKernelArgs<kColumns>& a, uint32_t row) {

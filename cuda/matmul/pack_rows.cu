@@ -28,6 +28,7 @@ struct GateMul {
   const float* gate;
   const float* up;
   __device__ float one(float g, float u) const {
+    if (activation == Gate::kRelu) return (g < 0.0f ? 0.0f : g) * u;
     clamp_inputs(activation, g, u);
     return g / (1.0f + expf(-gate_logit(activation, g))) * u;
   }

@@ -13,9 +13,10 @@ constexpr uint32_t kThreads = 128;
 constexpr uint32_t kRowWarps = 8;   // of a block of route_rows: experts that share the rows in L1
 constexpr uint32_t kRowTokens = 4;  // whose logits a warp computes with one reading of the router's row
 
-// The order in which experts are chosen, as an integer: the larger logit, then the lower index; NaN counts as -inf.
-__device__ unsigned long long rank_of(float logit, uint32_t expert) {
-  const float x = isnan(logit) ? -INFINITY : logit + 0.0f;  // -0 becomes 0
+// The order in which experts are chosen, as an integer above 0: the larger value, then the lower index; NaN counts as
+// -inf.
+__device__ unsigned long long rank_of(float value, uint32_t expert) {
+  const float x = isnan(value) ? -INFINITY : value + 0.0f;  // -0 becomes 0
   const uint32_t bits = __float_as_uint(x);
   const uint32_t ordered = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return static_cast<unsigned long long>(ordered) << 32 | (0xFFFFFFFFu - expert);
@@ -30,60 +31,140 @@ __device__ unsigned long long warp_max(unsigned long long x) {
   return x;
 }
 
-// One warp: chooses a token's experts. `chosen` is the warp's shared memory.
-__device__ void choose(const RouteArgs& a, const float* logits, uint32_t* ids, float* weights, uint32_t* chosen) {
-  const uint32_t lane = threadIdx.x % kWarp;
+// The largest that is not NaN.
+__device__ float warp_max(float x) {
+#pragma unroll
+  for (uint32_t i = kWarp / 2; i > 0; i /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, i));
+  return x;
+}
+
+// What a logit's weight is before it is divided by any sum.
+struct Share {
+  bool softmax;
+  float most;  // of the logits
+  __device__ float operator()(float logit) const { return softmax ? expf(logit - most) : 1.0f / (1.0f + expf(-logit)); }
+};
+
+// One warp: the chosen groups as bits, from the values of all experts.
+__device__ unsigned long long choose_groups(const Router& r, const float* values) {
+  const uint32_t lane = threadIdx.x % kWarp, n_groups = r.rule.n_groups, n = r.n_experts / n_groups;
+  const auto finite_rank = [](float x) { return isnan(x) ? -INFINITY : x; };
+  unsigned long long own[2] = {};  // ranks of groups lane and lane + kWarp; 0: there is none
+  for (uint32_t g = 0; g < n_groups; ++g) {
+    float first = -INFINITY, second = -INFINITY;
+    for (uint32_t i = lane; i < n; i += kWarp) {
+      const float v = finite_rank(values[g * n + i]);
+      second = fmaxf(second, fminf(first, v));
+      first = fmaxf(first, v);
+    }
+#pragma unroll
+    for (uint32_t i = kWarp / 2; i > 0; i /= 2) {
+      const float other = __shfl_xor_sync(kAllLanes, first, i), below = __shfl_xor_sync(kAllLanes, second, i);
+      second = fmaxf(fminf(first, other), fmaxf(second, below));
+      first = fmaxf(first, other);
+    }
+    if (g % kWarp == lane) own[g / kWarp] = rank_of(n == 1 ? first : first + second, g);
+  }
+  uint32_t before[2] = {};
+  for (uint32_t g = 0; g < n_groups; ++g) {
+    const unsigned long long other = __shfl_sync(kAllLanes, own[g / kWarp], g % kWarp);
+    before[0] += other > own[0] ? 1u : 0u;
+    before[1] += other > own[1] ? 1u : 0u;
+  }
+  const uint32_t low = __ballot_sync(kAllLanes, own[0] != 0 && before[0] < r.rule.n_groups_used);
+  const uint32_t high = __ballot_sync(kAllLanes, own[1] != 0 && before[1] < r.rule.n_groups_used);
+  return static_cast<unsigned long long>(high) << 32 | low;
+}
+
+// Shared memory of a warp that chooses.
+struct Choice {
+  float values[kMaxExperts];  // what decides
+  uint32_t chosen[kMaxExpertsUsed];
+};
+
+// One warp: chooses a token's experts.
+__device__ void choose(const Router& r, const float* logits, uint32_t* ids, float* weights, Choice& choice) {
+  const uint32_t lane = threadIdx.x % kWarp, n = r.n_experts;
+  const bool by_logits = r.choice_bias == nullptr && r.rule.n_groups <= 1;
+  float largest = -INFINITY;
+  for (uint32_t e = lane; e < n; e += kWarp) {
+    const float logit = __ldcg(logits + e);
+    choice.values[e] = logit;
+    largest = fmaxf(largest, logit);
+  }
+  const Share share = {r.rule.score == RouteRule::Score::kSoftmax, warp_max(largest)};
+  float all = 1.0f;
+  if (share.softmax && !(by_logits && r.rule.normalise)) {
+    all = 0.0f;
+    for (uint32_t e = lane; e < n; e += kWarp) all += share(choice.values[e]);
+    all = warp_sum(all);
+  }
+  for (uint32_t e = lane; e < n && !by_logits; e += kWarp) {
+    const float bias = r.choice_bias != nullptr ? __ldg(r.choice_bias + e) : 0.0f;
+    choice.values[e] = share(choice.values[e]) / all + bias;
+  }
+  __syncwarp();
+  const bool grouped = r.rule.n_groups > 1;
+  const uint32_t of_group = grouped ? n / r.rule.n_groups : n;
+  const unsigned long long groups = grouped ? choose_groups(r, choice.values) : 1;
   unsigned long long last = ~0ull;
-  for (uint32_t i = 0; i < a.n_used; ++i) {
+  for (uint32_t i = 0; i < r.n_used; ++i) {
     unsigned long long best = 0;
-    for (uint32_t e = lane; e < a.n_experts; e += kWarp) {
-      const unsigned long long rank = rank_of(__ldcg(logits + e), e);
+    for (uint32_t e = lane; e < n; e += kWarp) {
+      if (grouped && (groups >> e / of_group & 1) == 0) continue;
+      const unsigned long long rank = rank_of(choice.values[e], e);
       if (rank < last && rank > best) best = rank;
     }
     last = warp_max(best);
-    if (lane == 0) chosen[i] = 0xFFFFFFFFu - static_cast<uint32_t>(last);
+    if (lane == 0) choice.chosen[i] = 0xFFFFFFFFu - static_cast<uint32_t>(last);
   }
   __syncwarp();
-  const float first = __ldcg(logits + chosen[0]), most = isnan(first) ? -INFINITY : first;
-  const auto share = [&](uint32_t e) { return expf(__ldcg(logits + e) - most); };
-  const bool of_all = a.rule == RouteRule::kAll;
+  const auto score = [&](uint32_t e) { return share(__ldcg(logits + e)) / all; };
   float sum = 0.0f;
-  for (uint32_t i = lane; i < (of_all ? a.n_experts : a.n_used); i += kWarp) sum += share(of_all ? i : chosen[i]);
+  for (uint32_t i = lane; i < r.n_used; i += kWarp) sum += score(choice.chosen[i]);
   sum = warp_sum(sum);
-  for (uint32_t i = lane; i < a.n_used; i += kWarp) {
-    const uint32_t e = chosen[i];
+  sum = r.rule.normalise ? sum + kLeastWeights : 1.0f;
+  for (uint32_t i = lane; i < r.n_used; i += kWarp) {
+    const uint32_t e = choice.chosen[i];
     uint32_t place = 0;  // in ascending order
-    for (uint32_t j = 0; j < a.n_used; ++j) place += chosen[j] < e ? 1u : 0u;
+    for (uint32_t j = 0; j < r.n_used; ++j) place += choice.chosen[j] < e ? 1u : 0u;
     ids[place] = e;
-    weights[place] = share(e) / sum;
+    weights[place] = score(e) / sum * r.rule.scale;
   }
 }
 
-// Experts that a block of kThreads chooses from together; of more, one warp chooses as for prompts.
+// Experts that a block of kThreads chooses from together; of more, one warp chooses as for prompts. So it does where an
+// expert's value needs those of others.
 constexpr uint32_t kMaxTogether = kThreads;
+__device__ bool choose_together_can(const Router& r) {
+  const bool alone = r.choice_bias == nullptr || r.rule.score == RouteRule::Score::kSigmoid;
+  return r.n_experts <= kMaxTogether && r.rule.n_groups <= 1 && alone;
+}
 
 // One block: the same choice for at most kMaxTogether experts. A thread has an expert and counts those before it, so
 // that nothing is chosen one after another.
-__device__ void choose_together(const RouteArgs& a, const float* logits, uint32_t* ids, float* weights) {
+__device__ void choose_together(const Router& r, const float* logits, uint32_t* ids, float* weights) {
   __shared__ unsigned long long ranks[kMaxTogether];
   __shared__ uint32_t chosen[kThreads / kWarp];
   __shared__ float sums[kThreads / kWarp], most;
   const uint32_t e = threadIdx.x, lane = e % kWarp, warp = e / kWarp;
-  const bool is_expert = e < a.n_experts;
+  const bool is_expert = e < r.n_experts, is_softmax = r.rule.score == RouteRule::Score::kSoftmax;
   const float logit = is_expert ? __ldcg(logits + e) : 0.0f;
-  const unsigned long long rank = is_expert ? rank_of(logit, e) : 0;
+  float value = logit;
+  if (r.choice_bias != nullptr && is_expert) value = Share{false, 0.0f}(logit) + __ldg(r.choice_bias + e);
+  const unsigned long long rank = is_expert ? rank_of(value, e) : 0;
   ranks[e] = rank;
   __syncthreads();
   uint32_t before = 0;
 #pragma unroll 8
-  for (uint32_t i = 0; i < a.n_experts; ++i) before += ranks[i] > rank ? 1u : 0u;
-  const bool is_chosen = is_expert && before < a.n_used;
+  for (uint32_t i = 0; i < r.n_experts; ++i) before += ranks[i] > rank ? 1u : 0u;
+  const bool is_chosen = is_expert && before < r.n_used;
   const uint32_t mask = __ballot_sync(kAllLanes, is_chosen);
   if (lane == 0) chosen[warp] = mask;
   if (is_expert && before == 0) most = isnan(logit) ? -INFINITY : logit;
   __syncthreads();
-  const float share = is_expert ? expf(logit - most) : 0.0f;
-  const float part = warp_sum(is_chosen || a.rule == RouteRule::kAll ? share : 0.0f);
+  const float share = is_expert ? Share{is_softmax, most}(logit) : 0.0f;
+  const float part = warp_sum(is_chosen || !r.rule.normalise ? share : 0.0f);
   if (lane == 0) sums[warp] = part;
   __syncthreads();
   float sum = 0.0f;
@@ -94,8 +175,9 @@ __device__ void choose_together(const RouteArgs& a, const float* logits, uint32_
     place += w < warp ? __popc(chosen[w]) : 0;
   }
   if (!is_chosen) return;
+  sum = r.rule.normalise ? sum + kLeastWeights : is_softmax ? sum : 1.0f;
   ids[place] = e;
-  weights[place] = share / sum;
+  weights[place] = share / sum * r.rule.scale;
 }
 
 // Sum of v[2] over the block, in v of thread 0.
@@ -116,7 +198,7 @@ __device__ float dot4(float4 a, float4 b) { return fmaf(a.w, b.w, fmaf(a.z, b.z,
 __device__ float4 times(float4 a, float4 b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); }
 
 __device__ const float* router_row(const RouteArgs& a, uint32_t expert) {
-  return expert < a.n_experts ? a.router + size_t{expert} * a.d_model : a.shared_router;
+  return expert < a.router.n_experts ? a.router.w + size_t{expert} * a.d_model : a.shared_router;
 }
 
 // Computes: the logits of one token, and from them ids and weights.
@@ -124,7 +206,7 @@ __device__ const float* router_row(const RouteArgs& a, uint32_t expert) {
 // Numerics: f32; the norm's scale is applied to the logit.
 __global__ void __launch_bounds__(kThreads) route_kernel(const RouteArgs a) {
   constexpr uint32_t kHeld = 4;
-  __shared__ uint32_t chosen[kMaxExpertsUsed];
+  __shared__ Choice choice;
   __shared__ bool is_last;
   const uint32_t expert = blockIdx.x, n = a.d_model / 4;
   const auto* row = reinterpret_cast<const float4*>(router_row(a, expert));
@@ -152,7 +234,7 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const RouteArgs a) {
   block_sum(sum);
   if (threadIdx.x == 0) {
     const float scale = norm == nullptr ? 1.0f : rsqrtf(sum[1] / static_cast<float>(a.d_model) + a.eps);
-    const float bias = a.bias != nullptr && expert < a.n_experts ? a.bias[expert] : 0.0f;
+    const float bias = a.router.bias != nullptr && expert < a.router.n_experts ? a.router.bias[expert] : 0.0f;
     a.out.logits[expert] = sum[0] * scale + bias;
     __threadfence();
     is_last = atomicAdd(a.counter, 1u) == gridDim.x - 1;
@@ -161,10 +243,10 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const RouteArgs a) {
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  if (a.n_experts <= kMaxTogether) {
-    choose_together(a, a.out.logits, a.out.ids, a.out.weights);
+  if (choose_together_can(a.router)) {
+    choose_together(a.router, a.out.logits, a.out.ids, a.out.weights);
   } else if (threadIdx.x < kWarp) {
-    choose(a, a.out.logits, a.out.ids, a.out.weights, chosen);
+    choose(a.router, a.out.logits, a.out.ids, a.out.weights, choice);
   }
 }
 
@@ -188,18 +270,19 @@ __global__ void __launch_bounds__(kRowWarps* kWarp) route_rows_kernel(const Rout
   for (uint32_t t = 0; t < kRowTokens; ++t) {
     const float logit = warp_sum(sum[t]);
     if (lane != 0 || t >= n_tok) continue;
-    const float bias = a.bias != nullptr && expert < a.n_experts ? a.bias[expert] : 0.0f;
+    const float bias = a.router.bias != nullptr && expert < a.router.n_experts ? a.router.bias[expert] : 0.0f;
     a.out.logits[size_t{first + t} * a.out.n_logits + expert] = logit + bias;
   }
 }
 
 // Computes: ids and weights of many tokens from their logits. Launch: one warp per token.
 __global__ void __launch_bounds__(kThreads) choose_kernel(const RouteArgs a) {
-  __shared__ uint32_t chosen[kThreads / kWarp][kMaxExpertsUsed];
+  __shared__ Choice choices[kThreads / kWarp];
   const uint32_t warp = threadIdx.x / kWarp, tok = blockIdx.x * (kThreads / kWarp) + warp;
   if (tok >= a.n_tok) return;
-  choose(a, a.out.logits + size_t{tok} * a.out.n_logits, a.out.ids + size_t{tok} * a.n_used,
-         a.out.weights + size_t{tok} * a.n_used, chosen[warp]);
+  const size_t first = size_t{tok} * a.router.n_used;
+  choose(a.router, a.out.logits + size_t{tok} * a.out.n_logits, a.out.ids + first, a.out.weights + first,
+         choices[warp]);
 }
 
 // Computes: x[tok] *= sigmoid(logit of the shared expert's gate). Launch: one block per token.

@@ -2,13 +2,14 @@
 #pragma once
 
 #include "cuda/common/base.cuh"
+#include "ops/router.h"
 
 namespace weir::cuda {
 
 // What the router finds out, of n_tok tokens; device memory.
 struct Routing {
   float* logits;      // [n_tok, n_logits]
-  uint32_t n_logits;  // n_experts, and one more with a shared expert: the logit of its gate
+  uint32_t n_logits;  // n_experts, and one more where the shared expert has a gate: its logit
   uint32_t* ids;      // [n_tok, n_used] ascending
   float* weights;     // [n_tok, n_used]
 };
@@ -17,11 +18,9 @@ struct RouteArgs {
   const float* x;     // [n_tok, d_model]
   const float* norm;  // [d_model] weight of an RMS norm of x, or null; of route_one only
   float eps;
-  const float* router;         // [n_experts, d_model]
-  const float* bias;           // [n_experts] or null
+  Router router;
   const float* shared_router;  // [d_model] or null
-  uint32_t n_tok, d_model, n_experts, n_used;
-  RouteRule rule;
+  uint32_t n_tok, d_model;
   Routing out;
   uint32_t* counter;  // of route_one: zero before and after
 };

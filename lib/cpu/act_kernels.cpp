@@ -347,6 +347,8 @@ void store(const float* c, size_t stride, size_t n_rows, size_t n_tok, const flo
 template <Gate kGate, class V>
 HWY_INLINE V glu_one(V gate, V up) {
   const hn::DFromV<V> d;
+  if constexpr (kGate == Gate::kRelu)  // by a comparison, which lets a NaN pass
+    return hn::Mul(hn::IfThenElse(hn::Lt(gate, hn::Zero(d)), hn::Zero(d), gate), up);
   V logit = gate;  // whose sigmoid the gate is multiplied by
   if constexpr (kGate == Gate::kGelu)
     logit = hn::Mul(gate, hn::MulAdd(hn::Mul(gate, gate), hn::Set(d, kGelu3), hn::Set(d, kGelu1)));
@@ -397,7 +399,7 @@ const ActKernels& kernels() {
     .multiply = {multiply_float},
 #endif
     .store = store,
-    .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}
+    .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>, glu<Gate::kRelu>}
   };
   return table;
 }
@@ -416,7 +418,7 @@ void glu(float* gate, const float* up, size_t n) {
       u = (u > kClampedMax ? kClampedMax : u < -kClampedMax ? -kClampedMax : u) + 1.0f;
       logit = kClampedSteepness * g;
     }
-    gate[i] = g / (1.0f + std::exp(-logit)) * u;
+    gate[i] = kGate == Gate::kRelu ? (g < 0.0f ? 0.0f : g) * u : g / (1.0f + std::exp(-logit)) * u;
   }
 }
 
@@ -431,7 +433,7 @@ const ActKernels& kernels() {
                                        .pack_float = nullptr,
                                        .multiply = {},
                                        .store = nullptr,
-                                       .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>}};
+                                       .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>, glu<Gate::kRelu>}};
   return table;
 }
 

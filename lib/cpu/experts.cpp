@@ -46,11 +46,11 @@ OpShapes shapes_of(const OpContext& cx, const ExpertsArgs& a) {
   OpShapes s;
   s.n_threads = cx.pool->n_threads();
   s.max_tok = a.n_tok;
-  s.d_model = a.gate.w.n_cols;
-  s.n_experts = a.n_experts;
-  s.n_experts_used = a.n_used;
-  s.expert_ff = a.down.w.n_cols;
-  s.shared_ff = a.shared_router != nullptr ? a.shared_down.n_cols : 0;
+  s.d_model = a.d_model();
+  s.n_experts = a.router.n_experts;
+  s.n_experts_used = a.router.n_used;
+  s.expert_ff = a.d_ff();
+  s.shared_ff = a.shared_ff();
   s.max_cols = std::max({s.d_model, s.expert_ff, s.shared_ff});
   return s;
 }
@@ -69,27 +69,27 @@ void for_rows(OpContext& cx, size_t n, const F& f) {
 }
 
 void route(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
-  const size_t d = a.gate.w.n_cols;
-  const Weight router = {reinterpret_cast<const uint8_t*>(a.router), WeightType::kF32, a.n_experts, a.gate.w.n_cols,
+  const Router& r = a.router;
+  const size_t d = a.d_model();
+  const Weight router = {reinterpret_cast<const uint8_t*>(r.w), WeightType::kF32, r.n_experts, a.d_model(),
                          d * sizeof(float)};
   Product product{a.x, d, a.n_tok, 1, {}, false, nullptr};
-  product.part[0] = {router, a.router_bias, s.logits, false};
+  product.part[0] = {router, r.bias, s.logits, false};
   OpContext inner = s.matmul;
   run_product(inner, product);
   for_rows(cx, a.n_tok, [&](size_t t) {
-    choose_experts(s.logits + t * a.n_experts, a.n_experts, a.n_used, a.rule, s.ids + t * a.n_used,
-                   s.weights + t * a.n_used);
+    choose_experts(s.logits + t * r.n_experts, r, s.ids + t * r.n_used, s.weights + t * r.n_used);
   });
 }
 
 // Counting sort of what the tokens chose.
 void group(const ExpertsArgs& a, const Scratch& s) {
-  const uint32_t n = a.n_tok * a.n_used;
-  std::fill_n(s.begin, a.n_experts + 1, 0u);
+  const uint32_t n_experts = a.router.n_experts, n = a.n_tok * a.router.n_used;
+  std::fill_n(s.begin, n_experts + 1, 0u);
   for (uint32_t i = 0; i < n; ++i) ++s.begin[s.ids[i] + 1];
-  for (uint32_t e = 0; e < a.n_experts; ++e) s.begin[e + 1] += s.begin[e];
+  for (uint32_t e = 0; e < n_experts; ++e) s.begin[e + 1] += s.begin[e];
   for (uint32_t i = 0; i < n; ++i) s.of_expert[s.begin[s.ids[i]]++] = i;
-  for (uint32_t e = a.n_experts; e > 0; --e) s.begin[e] = s.begin[e - 1];
+  for (uint32_t e = n_experts; e > 0; --e) s.begin[e] = s.begin[e - 1];
   s.begin[0] = 0;
 }
 
@@ -111,7 +111,7 @@ void run_network(const Network& w, Gate activation, const float* x, uint32_t n_r
 }
 
 const float* bias_of(const ExpertStack& stack, const ExpertsArgs& a, uint32_t expert) {
-  return stack.bias == nullptr ? nullptr : stack.bias + size_t{expert} * (stack.w.n_rows / a.n_experts);
+  return stack.bias == nullptr ? nullptr : stack.bias + size_t{expert} * (stack.w.n_rows / a.router.n_experts);
 }
 
 void add_scaled(float* y, const float* x, float scale, size_t n) {
@@ -120,29 +120,31 @@ void add_scaled(float* y, const float* x, float scale, size_t n) {
 
 void run_expert(OpContext& cx, const ExpertsArgs& a, const Scratch& s, uint32_t expert) {
   const uint32_t* chosen = s.of_expert + s.begin[expert];
-  const uint32_t n = s.begin[expert + 1] - s.begin[expert];
+  const uint32_t n = s.begin[expert + 1] - s.begin[expert], n_experts = a.router.n_experts, n_used = a.router.n_used;
   if (n == 0) return;
-  const size_t d = a.gate.w.n_cols;
+  const size_t d = a.d_model();
   const float* x = a.x;
   if (n < a.n_tok) {  // otherwise the rows are all tokens, in their order
-    for_rows(cx, n, [&](size_t i) { std::copy_n(a.x + chosen[i] / a.n_used * d, d, s.x + i * d); });
+    for_rows(cx, n, [&](size_t i) { std::copy_n(a.x + chosen[i] / n_used * d, d, s.x + i * d); });
     x = s.x;
   }
-  run_network({expert_of(a.gate.w, a.n_experts, expert), expert_of(a.up.w, a.n_experts, expert),
-               expert_of(a.down.w, a.n_experts, expert), bias_of(a.gate, a, expert), bias_of(a.up, a, expert),
+  run_network({expert_of(a.gate.w, n_experts, expert), expert_of(a.up.w, n_experts, expert),
+               expert_of(a.down.w, n_experts, expert), bias_of(a.gate, a, expert), bias_of(a.up, a, expert),
                bias_of(a.down, a, expert)},
               a.activation, x, n, s, s.y);
-  for_rows(cx, n, [&](size_t i) { add_scaled(a.y + chosen[i] / a.n_used * d, s.y + i * d, s.weights[chosen[i]], d); });
+  for_rows(cx, n, [&](size_t i) { add_scaled(a.y + chosen[i] / n_used * d, s.y + i * d, s.weights[chosen[i]], d); });
 }
 
 void run_shared(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
-  const size_t d = a.gate.w.n_cols;
+  const size_t d = a.d_model();
   run_network({a.shared_gate, a.shared_up, a.shared_down, nullptr, nullptr, nullptr}, a.activation, a.x, a.n_tok, s,
               s.y);
   for_rows(cx, a.n_tok, [&](size_t t) {
     double logit = 0.0;
-    for (size_t i = 0; i < d; ++i) logit += double{a.shared_router[i]} * double{a.x[t * d + i]};
-    add_scaled(a.y + t * d, s.y + t * d, static_cast<float>(1.0 / (1.0 + std::exp(-logit))), d);
+    for (size_t i = 0; a.shared_router != nullptr && i < d; ++i)
+      logit += double{a.shared_router[i]} * double{a.x[t * d + i]};
+    const double scale = a.shared_router != nullptr ? 1.0 / (1.0 + std::exp(-logit)) : 1.0;
+    add_scaled(a.y + t * d, s.y + t * d, static_cast<float>(scale), d);
   });
 }
 
@@ -169,8 +171,8 @@ Status experts(OpContext& cx, const ExpertsArgs& a) {
   const Scratch s = lay_out(cx, shapes);
   route(cx, a, s);
   group(a, s);
-  for (uint32_t expert = 0; expert < a.n_experts; ++expert) run_expert(cx, a, s, expert);
-  if (a.shared_router != nullptr) run_shared(cx, a, s);
+  for (uint32_t expert = 0; expert < a.router.n_experts; ++expert) run_expert(cx, a, s, expert);
+  if (a.shared_ff() != 0) run_shared(cx, a, s);
   return {};
 }
 

@@ -130,7 +130,7 @@ struct ActKernels {
   // y[t * ld + r] (+)= c[r * stride + t] + bias[r].
   void (*store)(const float* c, size_t stride, size_t n_rows, size_t n_tok, const float* bias, bool accumulate,
                 float* y, size_t ld);
-  GluFn glu[3];  // by Gate
+  GluFn glu[4];  // by Gate
 };
 
 const ActKernels& act_kernels();

@@ -385,7 +385,8 @@ constexpr Backend kBackend = {
     target,
     TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
              Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts),
+             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kReluGate, Trait::kQkRowNorm, Trait::kNoNorm,
+             Trait::kExperts),
     RuleSet::all(),
 };
 

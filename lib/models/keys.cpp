@@ -29,6 +29,8 @@ constexpr string_view kRead[] = {
     "expert_feed_forward_length",
     "expert_gating_func",
     "expert_group_count",
+    "expert_group_used_count",
+    "expert_shared_count",
     "expert_shared_feed_forward_length",
     "expert_used_count",
     "expert_weights_norm",
@@ -57,10 +59,8 @@ constexpr string_view kRead[] = {
 
 // What changes nothing that is computed here.
 constexpr string_view kHarmless[] = {
-    "decoder_start_token_id",   // of models with an encoder
-    "embedding_length_out",     // of embedding models, whose output is not asked for
-    "expert_group_used_count",  // with expert_group_count
-    "expert_shared_count",
+    "decoder_start_token_id",  // of models with an encoder
+    "embedding_length_out",    // of embedding models, whose output is not asked for
     "features_length",
     "pooling_type",
     "rope.dimension_sections",  // of pictures; in text the positions of all sections are equal
@@ -128,6 +128,7 @@ bool is_read(string_view key, const Architecture& arch) {
   if (key == "attention.scale" || key == "embedding_scale" || key == "residual_scale" || key == "logit_scale")
     return arch.multipliers;
   if (key == "full_attention_interval") return arch.recurrent != Mixer::kNone;
+  if (key == "expert_weights_scale" || key == "leading_dense_block_count") return arch.experts;
   return false;
 }
 

@@ -1,6 +1,7 @@
 // Makes the stages of a layer from an architecture's row, and from the stages the traits that a backend must have.
 #include "models/layer.h"
 
+#include <cmath>
 #include <cstdio>
 #include <initializer_list>
 #include <iterator>
@@ -138,16 +139,12 @@ ExpertsArgs experts_args(const Layer& layer, const Stage& stage, const float* x,
   ExpertsArgs a = {.y = y,
                    .x = x,
                    .n_tok = n_tok,
-                   .n_experts = e.n,
-                   .n_used = e.n_used,
-                   .rule = e.rule,
-                   .activation = stage.gate,
                    .router = e.router,
-                   .router_bias = e.router_bias,
+                   .activation = stage.gate,
                    .gate = stack(0),
                    .up = stack(1),
                    .down = stack(2)};
-  if (e.shared_router == nullptr) return a;
+  if (stage.n_parts < 6) return a;
   a.shared_router = e.shared_router;
   a.shared_gate = stage.part[3].w;
   a.shared_up = stage.part[4].w;
@@ -157,21 +154,38 @@ ExpertsArgs experts_args(const Layer& layer, const Stage& stage, const float* x,
 
 namespace {
 
+// Without a gate the matrix stands for gate and up alike: max(u, 0) * u.
+Gate gate_of(const Architecture& arch) { return arch.no_gate ? Gate::kRelu : arch.gate; }
+
+Status read_choice_bias(TensorReader& in, const ModelConfig& c, Router& router) {
+  constexpr char kName[] = "exp_probs_b.bias";
+  WEIR_TRY(in.vector(kName, c.n_experts, router.choice_bias, c.arch->choice_bias));
+  for (uint32_t i = 0; router.choice_bias != nullptr && i < c.n_experts; ++i) {
+    if (!std::isfinite(router.choice_bias[i]))
+      return fail(WEIR_ERR_FORMAT, "%s%s: element %u is %g", in.prefix(), kName, i,
+                  static_cast<double>(router.choice_bias[i]));
+  }
+  return {};
+}
+
 Status add_experts(LayerBuilder& b, TensorReader& in, const ModelConfig& c, Layer& layer) {
   const Architecture& arch = *c.arch;
   WEIR_TRY(b.begin(Stage::Kind::kExperts, Row::kX, arch.ffn_norm));
-  b.gate(arch.gate);
-  layer.experts.n = c.n_experts;
-  layer.experts.n_used = c.n_experts_used;
-  layer.experts.rule = arch.route;
-  WEIR_TRY(in.table("ffn_gate_inp.weight", c.n_experts, c.d_model, layer.experts.router));
-  if (arch.ffn_bias) WEIR_TRY(in.vector("ffn_gate_inp.bias", c.n_experts, layer.experts.router_bias));
-  WEIR_TRY(b.expert_part("ffn_gate_exps", c.expert_ff, c.d_model, arch.ffn_bias));
+  b.gate(gate_of(arch));
+  Router& router = layer.experts.router;
+  router.n_experts = c.n_experts;
+  router.n_used = c.n_experts_used;
+  router.rule = c.route;
+  WEIR_TRY(in.table("ffn_gate_inp.weight", c.n_experts, c.d_model, router.w));
+  if (arch.ffn_bias) WEIR_TRY(in.vector("ffn_gate_inp.bias", c.n_experts, router.bias));
+  WEIR_TRY(read_choice_bias(in, c, router));
+  WEIR_TRY(b.expert_part(arch.no_gate ? "ffn_up_exps" : "ffn_gate_exps", c.expert_ff, c.d_model, arch.ffn_bias));
   WEIR_TRY(b.expert_part("ffn_up_exps", c.expert_ff, c.d_model, arch.ffn_bias));
   WEIR_TRY(b.expert_part("ffn_down_exps", c.d_model, c.expert_ff, arch.ffn_bias));
   if (c.shared_ff == 0) return {};
-  WEIR_TRY(in.vector("ffn_gate_inp_shexp.weight", c.d_model, layer.experts.shared_router));
-  WEIR_TRY(b.shared_part("ffn_gate_shexp", c.shared_ff, c.d_model));
+  if (arch.shared_expert == Architecture::SharedExpert::kGated)
+    WEIR_TRY(in.vector("ffn_gate_inp_shexp.weight", c.d_model, layer.experts.shared_router));
+  WEIR_TRY(b.shared_part(arch.no_gate ? "ffn_up_shexp" : "ffn_gate_shexp", c.shared_ff, c.d_model));
   WEIR_TRY(b.shared_part("ffn_up_shexp", c.shared_ff, c.d_model));
   return b.shared_part("ffn_down_shexp", c.d_model, c.shared_ff);
 }
@@ -283,11 +297,11 @@ Status describe_mixer(TensorReader& in, LayerBuilder& b, const ModelConfig& c, u
 Status describe_feed_forward(LayerBuilder& b, const Architecture& arch) {
   using Kind = Stage::Kind;
   WEIR_TRY(b.begin(Kind::kGlu, Row::kX, arch.pre_norms ? arch.ffn_norm : nullptr));
-  b.gate(arch.gate);
+  b.gate(gate_of(arch));
   if (arch.fused || arch.fused_glu) {
     WEIR_TRY(b.fused_parts("ffn_up", {Row::kG, Row::kG}));
   } else {
-    WEIR_TRY(b.part("ffn_gate", Row::kG, false, LayerBuilder::Bias::kIfThere));
+    WEIR_TRY(b.part(arch.no_gate ? "ffn_up" : "ffn_gate", Row::kG, false, LayerBuilder::Bias::kIfThere));
     WEIR_TRY(b.part("ffn_up", Row::kG, false, LayerBuilder::Bias::kIfThere));
   }
   WEIR_TRY(b.begin(Kind::kProject, Row::kG, nullptr));
@@ -302,7 +316,8 @@ Status describe_layer(TensorReader& in, const ModelConfig& c, const LayerKind& k
   layer.kind = kind;
   WEIR_TRY(describe_mixer(in, b, c, number, layer));
   if (!kind.feed_forward) return {};
-  return c.n_experts != 0 ? add_experts(b, in, c, layer) : describe_feed_forward(b, *c.arch);
+  return c.n_experts != 0 && number >= c.n_dense_layers ? add_experts(b, in, c, layer)
+                                                        : describe_feed_forward(b, *c.arch);
 }
 
 namespace {
@@ -319,8 +334,8 @@ void add_traits(const Attention& attention, TraitSet& traits) {
 
 // What computes experts computes all of their fields.
 void add_traits(const Experts& experts, TraitSet& traits) {
-  const auto& [n, n_used, rule, router, router_bias, shared_router] = experts;
-  traits.add(Trait::kExperts, n != 0);
+  const auto& [router, shared_router] = experts;
+  traits.add(Trait::kExperts, router.n_experts != 0);
 }
 
 void add_traits(const StagePart& of_stage, bool of_glu, TraitSet& traits) {
@@ -338,6 +353,7 @@ void add_traits(const Stage& stage, TraitSet& traits) {
   traits.add(Trait::kHeadGate, kind == Stage::Kind::kHeadGate);
   traits.add(Trait::kGeluGate, gate == Gate::kGelu);
   traits.add(Trait::kClampedGate, gate == Gate::kClamped);
+  traits.add(Trait::kReluGate, gate == Gate::kRelu);
   traits.add(Trait::kPostNorm, post_norm != nullptr);
   for (uint32_t i = 0; i < n_parts; ++i) add_traits(part[i], gated, traits);
 }
@@ -348,7 +364,8 @@ TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
   // Taken apart by name as above. What is not used here is in every model: sizes, and numbers that all backends read.
   const auto& [arch, n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff, vocab_size, context_tokens, norm_eps,
                attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, window, global_every, n_experts,
-               n_experts_used, expert_ff, shared_ff, n_kv_layers, recurrent, filled_in_later] = c;
+               n_experts_used, expert_ff, shared_ff, n_dense_layers, route, n_kv_layers, recurrent, filled_in_later] =
+      c;
   TraitSet traits;
   traits.add(Trait::kEmbeddingScale, embedding_scale != 1.0f);
   traits.add(Trait::kLogitSoftCap, logit_soft_cap != 0.0f);

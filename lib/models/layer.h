@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/status.h"
+#include "ops/router.h"
 #include "ops/traits.h"
 #include "ops/types.h"
 #include "quant/weight_type.h"
@@ -80,11 +81,8 @@ struct Attention {
 
 // What Stage::Kind::kExperts has besides its matrices; ExpertsArgs says what the fields are.
 struct Experts {
-  uint32_t n = 0, n_used = 0;
-  RouteRule rule = RouteRule::kChosen;
-  const float* router = nullptr;         // [n, d_model]
-  const float* router_bias = nullptr;    // [n] or null
-  const float* shared_router = nullptr;  // [d_model]; null: no shared expert
+  Router router;                         // of no experts: the stage is not there
+  const float* shared_router = nullptr;  // [d_model] of the shared expert's gate, or null
 };
 
 // The kinds of layers by what mixes a token with those before it.

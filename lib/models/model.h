@@ -17,6 +17,7 @@
 #include "models/layer.h"
 #include "models/rope.h"
 #include "ops/recurrent.h"
+#include "ops/router.h"
 #include "ops/types.h"
 #include "text/answer_format.h"
 #include "text/tokenizer.h"
@@ -58,13 +59,17 @@ struct Architecture {
   bool fused_gates = false;                        // delta net: beta and alpha are one matrix, by key head
   bool grouped_heads = false;                      // delta net: heads that share a key head are neighbours
   const char* output_norm = "output_norm.weight";  // tensor of the norm before the output
-  Gate gate = Gate::kSilu;
-  const char* ffn_norm = "ffn_norm.weight";  // tensor of the norm before the feed-forward network
+  Gate gate = Gate::kSilu;                         // not read with no_gate
+  const char* ffn_norm = "ffn_norm.weight";        // tensor of the norm before the feed-forward network
   // The feed-forward network is a mixture of experts.
   bool experts = false;
-  bool shared_expert = false;
-  bool ffn_bias = false;  // of the router and of the experts' matrices
-  RouteRule route = RouteRule::kChosen;
+  // One more expert that every token goes through: its result is added times a sigmoid, or as it is.
+  enum class SharedExpert : uint8_t { kNone, kGated, kPlain };
+  SharedExpert shared_expert = SharedExpert::kNone;
+  bool choice_bias = false;  // scores must have a bias when experts are chosen; false: they may have it
+  bool no_gate = false;      // feed-forward networks have no gate; the activation is the squared ReLU
+  bool ffn_bias = false;     // of the router and of the experts' matrices
+  RouteRule route;           // of files without the keys
   // One layer in `global_every` sees all positions, the others the last attention.sliding_window; 0: all see all.
   uint32_t global_every = 0;
   static constexpr uint32_t kNeverGlobal = UINT32_MAX;  // with a window every layer has it
@@ -88,11 +93,13 @@ struct ModelConfig {
   uint32_t window = 0;           // of local layers
   uint32_t global_every = 0;     // as Architecture's, or as the file has it
   uint32_t n_experts = 0, n_experts_used = 0;
-  uint32_t expert_ff = 0;    // rows of an expert's gate
-  uint32_t shared_ff = 0;    // rows of the shared expert's gate; 0: there is none
-  uint32_t n_kv_layers = 0;  // with attention: what pages, streams and policies call layers
-  RecurrentShape recurrent;  // of the others, if there are any
-  TraitSet traits;           // what a backend must be able to compute
+  uint32_t expert_ff = 0;       // rows of an expert's gate
+  uint32_t shared_ff = 0;       // rows of the shared expert's gate; 0: there is none
+  uint32_t n_dense_layers = 0;  // the first so many layers have a feed-forward network in place of experts
+  RouteRule route;              // of the experts
+  uint32_t n_kv_layers = 0;     // with attention: what pages, streams and policies call layers
+  RecurrentShape recurrent;     // of the others, if there are any
+  TraitSet traits;              // what a backend must be able to compute
   bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
   // Columns of the widest matrix.
   uint32_t max_cols() const {
@@ -177,6 +184,8 @@ class Model {
   Status read_delta_net();
   Status read_mamba2();
   Status read_short_conv();
+  Status read_plain_shared_expert();
+  Status read_route();
   Status read_weights();
   Status read_fingerprint(OpenProgress& progress);
   Status read_description(OpenProgress& progress);

@@ -11,7 +11,7 @@ const Architecture kArch_qwen2moe = {.name = "qwen2moe",
                                      .rope_layout = RopeLayout::kHalfSplit,
                                      .qkv_bias = true,
                                      .experts = true,
-                                     .shared_expert = true,
-                                     .route = RouteRule::kAll};
+                                     .shared_expert = Architecture::SharedExpert::kGated,
+                                     .route = {.normalise = false}};
 
 }  // namespace weir

@@ -17,6 +17,7 @@ class TensorReader {
   TensorReader(const GgufFile& file, std::pmr::memory_resource* memory);
   // Names that follow are those of layer `layer`, "blk.<layer>.<name>".
   void set_layer(uint32_t layer);
+  const char* prefix() const { return prefix_; }
 
   // A matrix [n_rows, n_cols] of any type that Weir computes with. Not `required` and absent: `out` stays empty.
   Status matrix(const char* name, uint32_t n_rows, uint32_t n_cols, Weight& out, bool required = true);

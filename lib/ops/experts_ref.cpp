@@ -1,5 +1,6 @@
 // Reference of experts, in f64 up to the logits, to what the gates give and to the result; and the choice of experts,
 // which the CPU backend shares.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,38 +12,85 @@
 namespace weir {
 namespace {
 
-// The order in which experts are chosen: the larger logit, then the lower index.
+constexpr double kNever = std::numeric_limits<double>::quiet_NaN();  // the value of an expert that does not count
+
+double ranked(double value) { return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value; }
+
+// The order in which experts, and groups, are chosen: the larger value, then the lower index.
 struct Rank {
-  float logit;
-  uint32_t expert;
-  bool before(const Rank& o) const { return logit > o.logit || (logit == o.logit && expert < o.expert); }
+  double value;
+  uint32_t index;
+  bool before(const Rank& o) const { return value > o.value || (value == o.value && index < o.index); }
 };
 
-float rank_logit(float logit) { return std::isnan(logit) ? -std::numeric_limits<float>::infinity() : logit; }
+class Scores {
+ public:
+  Scores(const float* logits, const Router& r) : logits_(logits), softmax_(r.rule.score == RouteRule::Score::kSoftmax) {
+    for (uint32_t e = 0; e < r.n_experts; ++e) most_ = std::max(most_, ranked(double{logits[e]}));
+    if (!softmax_ || (r.by_logits() && r.rule.normalise)) return;
+    double all = 0.0;
+    for (uint32_t e = 0; e < r.n_experts; ++e) all += of(e);
+    all_ = all;
+  }
+  // Of an expert; not yet divided by the sum over all where the weights' own sum is what they are divided by.
+  double of(uint32_t e) const {
+    const double logit = logits_[e];
+    return (softmax_ ? std::exp(logit - most_) : 1.0 / (1.0 + std::exp(-logit))) / all_;
+  }
+
+ private:
+  const float* logits_;
+  bool softmax_;
+  double most_ = -std::numeric_limits<double>::infinity(), all_ = 1.0;
+};
+
+// Experts of groups that are not chosen get the value kNever.
+void choose_groups(const Router& r, double* value) {
+  const uint32_t n_groups = r.rule.n_groups, n = r.n_experts / n_groups;
+  double sums[kMaxExpertGroups];
+  for (uint32_t g = 0; g < n_groups; ++g) {
+    double first = value[g * n], second = ranked(kNever);
+    for (uint32_t e = g * n + 1; e < (g + 1) * n; ++e) {
+      second = std::max(second, std::min(first, value[e]));
+      first = std::max(first, value[e]);
+    }
+    sums[g] = n == 1 ? first : first + second;
+  }
+  for (uint32_t g = 0; g < n_groups; ++g) {
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < n_groups; ++i) before += Rank{sums[i], i}.before({sums[g], g}) ? 1 : 0;
+    if (before >= r.rule.n_groups_used) std::fill_n(value + size_t{g} * n, n, kNever);
+  }
+}
 
 }  // namespace
 
-void choose_experts(const float* logits, uint32_t n_experts, uint32_t n_used, RouteRule rule, uint32_t* ids,
-                    float* weights) {
-  Rank last = {std::numeric_limits<float>::infinity(), 0};
-  float most = 0.0f;
-  for (uint32_t i = 0; i < n_used; ++i) {
-    Rank best = {0.0f, n_experts};
-    for (uint32_t e = 0; e < n_experts; ++e) {
-      const Rank rank = {rank_logit(logits[e]), e};
-      if ((i == 0 || last.before(rank)) && (best.expert == n_experts || rank.before(best))) best = rank;
+void choose_experts(const float* logits, const Router& r, uint32_t* ids, float* weights) {
+  const Scores scores(logits, r);
+  double value[kMaxExperts];
+  for (uint32_t e = 0; e < r.n_experts; ++e) {
+    const double bias = r.choice_bias != nullptr ? double{r.choice_bias[e]} : 0.0;
+    value[e] = ranked(r.by_logits() ? double{logits[e]} : scores.of(e) + bias);
+  }
+  if (r.rule.n_groups > 1) choose_groups(r, value);
+  Rank last = {};
+  for (uint32_t i = 0; i < r.n_used; ++i) {
+    Rank best = {0.0, r.n_experts};
+    for (uint32_t e = 0; e < r.n_experts; ++e) {
+      const Rank rank = {value[e], e};
+      if (std::isnan(value[e]) || (i > 0 && !last.before(rank))) continue;
+      if (best.index == r.n_experts || rank.before(best)) best = rank;
     }
     last = best;
-    if (i == 0) most = best.logit;
     uint32_t at = i;  // in ascending order of the index
-    for (; at > 0 && ids[at - 1] > best.expert; --at) ids[at] = ids[at - 1];
-    ids[at] = best.expert;
+    for (; at > 0 && ids[at - 1] > best.index; --at) ids[at] = ids[at - 1];
+    ids[at] = best.index;
   }
-  const auto share = [&](uint32_t e) { return std::exp(double{logits[e]} - double{most}); };
   double sum = 0.0;
-  for (uint32_t i = 0; i < (rule == RouteRule::kAll ? n_experts : n_used); ++i)
-    sum += share(rule == RouteRule::kAll ? i : ids[i]);
-  for (uint32_t i = 0; i < n_used; ++i) weights[i] = static_cast<float>(share(ids[i]) / sum);
+  for (uint32_t i = 0; i < r.n_used; ++i) sum += scores.of(ids[i]);
+  if (!r.rule.normalise) sum = 1.0;
+  for (uint32_t i = 0; i < r.n_used; ++i)
+    weights[i] = static_cast<float>(scores.of(ids[i]) / (sum + double{kLeastWeights}) * double{r.rule.scale});
 }
 
 namespace ref {
@@ -70,31 +118,30 @@ double dot(const float* a, const float* b, size_t n) {
 
 void one_token(const ExpertsArgs& a, const float* x, float* y, float* logits, uint32_t* ids, float* weights,
                float* inner) {
-  const size_t d = a.gate.w.n_cols, d_ff = a.down.w.n_cols;
-  for (size_t e = 0; e < a.n_experts; ++e) {
-    const double bias = a.router_bias != nullptr ? double{a.router_bias[e]} : 0.0;
-    logits[e] = static_cast<float>(dot(a.router + e * d, x, d) + bias);
+  const Router& r = a.router;
+  const size_t d = a.d_model(), d_ff = a.d_ff();
+  for (size_t e = 0; e < r.n_experts; ++e)
+    logits[e] = static_cast<float>(dot(r.w + e * d, x, d) + (r.bias != nullptr ? double{r.bias[e]} : 0.0));
+  choose_experts(logits, r, ids, weights);
+  for (size_t i = 0; i < r.n_used; ++i) {
+    glu(expert_of(a.gate.w, r.n_experts, ids[i]), bias_of(a.gate, r.n_experts, ids[i]),
+        expert_of(a.up.w, r.n_experts, ids[i]), bias_of(a.up, r.n_experts, ids[i]), a.activation, x, inner + i * d_ff);
   }
-  choose_experts(logits, a.n_experts, a.n_used, a.rule, ids, weights);
-  for (size_t i = 0; i < a.n_used; ++i) {
-    glu(expert_of(a.gate.w, a.n_experts, ids[i]), bias_of(a.gate, a.n_experts, ids[i]),
-        expert_of(a.up.w, a.n_experts, ids[i]), bias_of(a.up, a.n_experts, ids[i]), a.activation, x, inner + i * d_ff);
-  }
-  float* shared_inner = inner + a.n_used * d_ff;
-  double shared = 0.0;
-  if (a.shared_router != nullptr) {
+  float* shared_inner = inner + r.n_used * d_ff;
+  double shared = 1.0;
+  if (a.shared_ff() != 0) {
     glu(a.shared_gate, nullptr, a.shared_up, nullptr, a.activation, x, shared_inner);
-    shared = 1.0 / (1.0 + std::exp(-dot(a.shared_router, x, d)));
+    if (a.shared_router != nullptr) shared = 1.0 / (1.0 + std::exp(-dot(a.shared_router, x, d)));
   }
-  for (size_t r = 0; r < d; ++r) {
-    double sum = y[r];
-    for (size_t i = 0; i < a.n_used; ++i) {
-      const float* bias = bias_of(a.down, a.n_experts, ids[i]);
+  for (size_t row = 0; row < d; ++row) {
+    double sum = y[row];
+    for (size_t i = 0; i < r.n_used; ++i) {
+      const float* bias = bias_of(a.down, r.n_experts, ids[i]);
       sum += double{weights[i]} *
-             (dot_row(a.down.w, ids[i] * d + r, inner + i * d_ff) + (bias != nullptr ? double{bias[r]} : 0.0));
+             (dot_row(a.down.w, ids[i] * d + row, inner + i * d_ff) + (bias != nullptr ? double{bias[row]} : 0.0));
     }
-    if (a.shared_router != nullptr) sum += shared * dot_row(a.shared_down, r, shared_inner);
-    y[r] = static_cast<float>(sum);
+    if (a.shared_ff() != 0) sum += shared * dot_row(a.shared_down, row, shared_inner);
+    y[row] = static_cast<float>(sum);
   }
 }
 
@@ -107,18 +154,18 @@ uint64_t experts_scratch_bytes(const OpShapes& s) {
 }
 
 Status experts(OpContext& cx, const ExpertsArgs& a) {
-  const uint32_t shared_ff = a.shared_router != nullptr ? a.shared_gate.n_rows : 0;
   OpShapes shapes;
-  shapes.n_experts = a.n_experts;
-  shapes.n_experts_used = a.n_used;
-  shapes.expert_ff = a.down.w.n_cols;
-  shapes.shared_ff = shared_ff;
+  shapes.n_experts = a.router.n_experts;
+  shapes.n_experts_used = a.router.n_used;
+  shapes.expert_ff = a.d_ff();
+  shapes.shared_ff = a.shared_ff();
   if (experts_scratch_bytes(shapes) > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "experts: too little scratch");
   auto* logits = reinterpret_cast<float*>(cx.scratch);
-  auto* ids = reinterpret_cast<uint32_t*>(logits + a.n_experts);
-  auto* weights = reinterpret_cast<float*>(ids + a.n_used);
-  const size_t d = a.gate.w.n_cols;
-  for (size_t t = 0; t < a.n_tok; ++t) one_token(a, a.x + t * d, a.y + t * d, logits, ids, weights, weights + a.n_used);
+  auto* ids = reinterpret_cast<uint32_t*>(logits + a.router.n_experts);
+  auto* weights = reinterpret_cast<float*>(ids + a.router.n_used);
+  const size_t d = a.d_model();
+  for (size_t t = 0; t < a.n_tok; ++t)
+    one_token(a, a.x + t * d, a.y + t * d, logits, ids, weights, weights + a.router.n_used);
   return {};
 }
 

@@ -9,9 +9,10 @@
 
 namespace weir::ref {
 
-// Every activation is g * sigmoid of something; GELU written with tanh would lose the last digits for large negative
-// inputs. The comparisons of the clamped gate let a NaN pass.
+// Every other activation than ReLU is g * sigmoid of something; GELU written with tanh would lose the last digits for large negative
+// inputs. The comparisons let a NaN pass.
 inline double gated(Gate kind, double g, double u) {
+  if (kind == Gate::kRelu) return (g < 0.0 ? 0.0 : g) * u;
   double logit = g;
   if (kind == Gate::kGelu) logit = 2.0 * std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
   if (kind == Gate::kClamped) {

@@ -94,12 +94,7 @@ enum class Gate : uint8_t {
   // SwiGLU of clamped inputs: g' * sigmoid(kClampedSteepness * g') * (u' + 1) with g' = min(g, kClampedMax) and u' = u
   // clamped to [-kClampedMax, kClampedMax]
   kClamped,
-};
-
-// How the weights of a token's chosen experts follow from the router's logits.
-enum class RouteRule : uint8_t {
-  kChosen,  // softmax over the chosen: what softmax over all, divided by the sum over the chosen, comes to
-  kAll,     // softmax over all, so that the weights of the chosen add up to less than 1
+  kRelu,  // max(g, 0) * u. A network without a gate takes one matrix as both, which makes it the squared ReLU
 };
 
 // Which elements of a head rotate together: (2i, 2i+1), or (i, i + rope_dim/2).

@@ -47,15 +47,20 @@ Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to,
     WEIR_TRY(vector(recurrent.dt_bias, r.n_heads, copy.recurrent.dt_bias));
     WEIR_TRY(vector(recurrent.skip, r.n_heads, copy.recurrent.skip));
     WEIR_TRY(vector(recurrent.norm, norms, copy.recurrent.norm));
-    const Experts& experts = layer.experts;
-    WEIR_TRY(vector(experts.router, uint64_t{experts.n} * c.d_model, copy.experts.router));
-    WEIR_TRY(vector(experts.router_bias, experts.n, copy.experts.router_bias));
-    WEIR_TRY(vector(experts.shared_router, c.d_model, copy.experts.shared_router));
+    const Router& router = layer.experts.router;
+    WEIR_TRY(vector(router.w, uint64_t{router.n_experts} * c.d_model, copy.experts.router.w));
+    WEIR_TRY(vector(router.bias, router.n_experts, copy.experts.router.bias));
+    WEIR_TRY(vector(router.choice_bias, router.n_experts, copy.experts.router.choice_bias));
+    WEIR_TRY(vector(layer.experts.shared_router, c.d_model, copy.experts.shared_router));
     for (uint32_t s = 0; s < layer.n_stages; ++s) {
       const Stage& stage = layer.stage[s];
       WEIR_TRY(vector(stage.norm, row_width(c, stage.x), copy.stage[s].norm));
       for (uint32_t p = 0; p < stage.n_parts; ++p) {
         const StagePart& part = stage.part[p];
+        if (p > 0 && part.w.data == stage.part[p - 1].w.data) {  // one matrix as gate and up
+          copy.stage[s].part[p] = copy.stage[s].part[p - 1];
+          continue;
+        }
         WEIR_TRY(matrix(part.w, copy.stage[s].part[p].w, part.name));
         WEIR_TRY(vector(part.bias, part.w.n_rows, copy.stage[s].part[p].bias));
       }

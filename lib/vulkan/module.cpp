@@ -246,9 +246,9 @@ constexpr Backend kBackend = {
     scratch_bytes,
     target,
     TraitSet(Trait::kQkvBias, Trait::kOutBias, Trait::kGluBias, Trait::kInnerNorm, Trait::kQkNorm, Trait::kQkRowNorm,
-             Trait::kPostNorm, Trait::kNoNorm, Trait::kGeluGate, Trait::kClampedGate, Trait::kEmbeddingScale,
-             Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-             Trait::kExperts),
+             Trait::kPostNorm, Trait::kNoNorm, Trait::kGeluGate, Trait::kClampedGate, Trait::kReluGate,
+             Trait::kEmbeddingScale, Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap,
+             Trait::kAttnSinks, Trait::kExperts),
     RuleSet::all(),
 };
 

@@ -14,8 +14,7 @@
 namespace weir::vulkan {
 namespace {
 
-static_assert(static_cast<uint>(RouteRule::kChosen) == kRouteChosen && static_cast<uint>(RouteRule::kAll) == kRouteAll);
-static_assert(kMaxRouted >= kMaxExperts);
+static_assert(kMaxRouted >= kMaxExperts && kMaxRoutedGroups >= kMaxExpertGroups);
 
 // The parts of the scratch memory, in order; bytes are 0 where nothing is.
 struct Scratch {
@@ -53,7 +52,7 @@ Weight f32_matrix(const float* values, uint32_t n_rows, uint32_t n_cols) {
 
 Status check_experts(const ExpertsArgs& a) {
   for (const Weight* w : {&a.gate.w, &a.up.w, &a.down.w}) WEIR_TRY(check_weight(*w));
-  if (a.n_experts > kMaxExperts) return fail(WEIR_ERR_INTERNAL, "Vulkan: %u experts", a.n_experts);
+  if (a.router.n_experts > kMaxExperts) return fail(WEIR_ERR_INTERNAL, "Vulkan: %u experts", a.router.n_experts);
   if (a.gate.w.type == a.up.w.type) return {};
   return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: experts' gates of %s and up matrices of %s; one type is needed",
               weight_type_info(a.gate.w.type).name, weight_type_info(a.up.w.type).name);
@@ -65,63 +64,71 @@ Status logits(OpContext& cx, const ExpertsArgs& a, const MatmulPart& part) {
 }
 
 Status route(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
-  const uint32_t d = a.gate.w.n_cols;
-  WEIR_TRY(logits(cx, a, {f32_matrix(a.router, a.n_experts, d), a.router_bias, s.logits, false}));
+  const Router& r = a.router;
+  const bool is_softmax = r.rule.score == RouteRule::Score::kSoftmax;
+  WEIR_TRY(logits(cx, a, {f32_matrix(r.w, r.n_experts, a.d_model()), r.bias, s.logits, false}));
   Touches t;
-  const RoutePush push = {t.writes(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
-                          t.writes(s.weights, float_bytes(uint64_t{a.n_tok} * a.n_used)),
-                          t.reads(s.logits, float_bytes(uint64_t{a.n_tok} * a.n_experts)),
-                          a.n_experts,
-                          a.n_used,
-                          static_cast<uint>(a.rule)};
+  const RoutePush push = {.ids = t.writes(s.ids, float_bytes(uint64_t{a.n_tok} * r.n_used)),
+                          .weights = t.writes(s.weights, float_bytes(uint64_t{a.n_tok} * r.n_used)),
+                          .logits = t.reads(s.logits, float_bytes(uint64_t{a.n_tok} * r.n_experts)),
+                          .choice_bias = t.reads(r.choice_bias, float_bytes(r.n_experts)),
+                          .n_experts = r.n_experts,
+                          .n_used = r.n_used,
+                          .n_groups = r.rule.n_groups,
+                          .n_groups_used = r.rule.n_groups_used,
+                          .flags = (is_softmax ? kRouteSoftmax : 0u) | (r.rule.normalise ? kRouteNormalise : 0u) |
+                                   (r.by_logits() ? kRouteByLogits : 0u),
+                          .scale = r.rule.scale,
+                          .least = kLeastWeights};
   return context().dispatch(Kernel::kRoute, WeightType::kF32, {1}, push, t, {a.n_tok});
 }
 
 Status gates(const ExpertsArgs& a, const Scratch& s) {
   const Weight& w = a.gate.w;
-  const uint32_t n_rows = w.n_rows / a.n_experts;
+  const uint32_t n_rows = w.n_rows / a.router.n_experts;
   Touches t;
-  const ExpertGluPush push = {.inner = t.writes(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * n_rows)),
+  const ExpertGluPush push = {.inner = t.writes(s.inner, float_bytes(uint64_t{a.n_tok} * a.router.n_used * n_rows)),
                               .x = t.reads(a.x, float_bytes(uint64_t{a.n_tok} * w.n_cols)),
                               .gate = t.reads(w.data, weight_bytes(w)),
                               .up = t.reads(a.up.w.data, weight_bytes(a.up.w)),
                               .gate_bias = t.reads(a.gate.bias, float_bytes(w.n_rows)),
                               .up_bias = t.reads(a.up.bias, float_bytes(w.n_rows)),
-                              .ids = t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                              .ids = t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.router.n_used)),
                               .n = blocks_of(w),
                               .n_blocks = row_blocks_of(w),
                               .n_rows = n_rows,
                               .n_tok = a.n_tok,
-                              .n_used = a.n_used,
+                              .n_used = a.router.n_used,
                               .activation = static_cast<uint>(a.activation)};
   return context().dispatch(Kernel::kExpertGlu, w.type, {1}, push, t,
-                            {groups_for(n_rows), std::min(a.n_tok * a.n_used, kMaxGroups)});
+                            {groups_for(n_rows), std::min(a.n_tok * a.router.n_used, kMaxGroups)});
 }
 
 Status down(const ExpertsArgs& a, const Scratch& s) {
   const Weight& w = a.down.w;
-  const uint32_t n_rows = w.n_rows / a.n_experts;
+  const uint32_t n_rows = w.n_rows / a.router.n_experts;
   Touches t;
   const ExpertDownPush push = {.y = t.writes(a.y, float_bytes(uint64_t{a.n_tok} * n_rows)),
-                               .inner = t.reads(s.inner, float_bytes(uint64_t{a.n_tok} * a.n_used * w.n_cols)),
+                               .inner = t.reads(s.inner, float_bytes(uint64_t{a.n_tok} * a.router.n_used * w.n_cols)),
                                .w = t.reads(w.data, weight_bytes(w)),
                                .bias = t.reads(a.down.bias, float_bytes(w.n_rows)),
-                               .ids = t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.n_used)),
-                               .weights = t.reads(s.weights, float_bytes(uint64_t{a.n_tok} * a.n_used)),
+                               .ids = t.reads(s.ids, float_bytes(uint64_t{a.n_tok} * a.router.n_used)),
+                               .weights = t.reads(s.weights, float_bytes(uint64_t{a.n_tok} * a.router.n_used)),
                                .n = blocks_of(w),
                                .n_blocks = row_blocks_of(w),
                                .n_rows = n_rows,
                                .n_tok = a.n_tok,
-                               .n_used = a.n_used};
+                               .n_used = a.router.n_used};
   return context().dispatch(Kernel::kExpertDown, w.type, {1}, push, t,
                             {groups_for((n_rows + 1) / 2), std::min(a.n_tok, kMaxGroups)});
 }
 
 Status shared_expert(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
-  const uint32_t d = a.gate.w.n_cols;
-  WEIR_TRY(logits(cx, a, {f32_matrix(a.shared_router, 1, d), nullptr, s.shared_gates, false}));
+  const float* gates = a.shared_router != nullptr ? s.shared_gates : nullptr;
+  if (gates != nullptr)
+    WEIR_TRY(logits(cx, a, {f32_matrix(a.shared_router, 1, a.d_model()), nullptr, s.shared_gates, false}));
   WEIR_TRY(glu_matmul(cx, {s.shared_inner, a.shared_gate, a.shared_up, a.x, a.n_tok, a.activation}));
-  return gated_matmul(cx, {a.shared_down, nullptr, a.y, true}, s.shared_inner, s.shared_gates, a.n_tok);
+  return gated_matmul(cx, {a.shared_down, nullptr, a.y, true}, s.shared_inner, gates, a.n_tok);
 }
 
 }  // namespace
@@ -136,16 +143,16 @@ Status experts(OpContext& cx, const ExpertsArgs& a) {
   if (a.n_tok == 0) return {};
   if (a.n_tok > kMaxGroups) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: experts for %u tokens", a.n_tok);
   OpShapes shapes;
-  shapes.n_experts = a.n_experts;
-  shapes.n_experts_used = a.n_used;
-  shapes.expert_ff = a.down.w.n_cols;
-  shapes.shared_ff = a.shared_router != nullptr ? a.shared_gate.n_rows : 0;
+  shapes.n_experts = a.router.n_experts;
+  shapes.n_experts_used = a.router.n_used;
+  shapes.expert_ff = a.d_ff();
+  shapes.shared_ff = a.shared_ff();
   const Scratch s = lay_out(cx.scratch, a.n_tok, shapes);
   if (s.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "Vulkan: experts: too little scratch memory");
   WEIR_TRY(route(cx, a, s));
   WEIR_TRY(gates(a, s));
   WEIR_TRY(down(a, s));
-  if (a.shared_router == nullptr) return {};
+  if (a.shared_ff() == 0) return {};
   OpContext rest = cx;
   rest.scratch += s.bytes;
   rest.scratch_bytes -= s.bytes;

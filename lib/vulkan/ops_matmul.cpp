@@ -16,7 +16,7 @@ namespace weir::vulkan {
 namespace {
 
 static_assert(static_cast<uint>(Gate::kSilu) == kGateSilu && static_cast<uint>(Gate::kGelu) == kGateGelu &&
-              static_cast<uint>(Gate::kClamped) == kGateClamped);
+              static_cast<uint>(Gate::kClamped) == kGateClamped && static_cast<uint>(Gate::kRelu) == kGateRelu);
 
 // Shaders index a matrix by 32-bit numbers of words.
 constexpr uint64_t kMaxMatrixBytes = uint64_t{1} << 33;

@@ -9,6 +9,7 @@ const float kClampedMax = 7.0, kClampedSteepness = 1.702;
 
 // The comparisons let a NaN pass.
 float gated(uint activation, float g, float u) {
+    if (activation == kGateRelu) return (g < 0.0 ? 0.0 : g) * u;
     float logit = g;
     if (activation == kGateGelu) logit = g * (kGelu1 + kGelu3 * g * g);
     if (activation == kGateClamped) {

@@ -62,13 +62,14 @@ std::vector<Change> changes() {
       {Trait::kNoNorm, [](Layer& l, ModelConfig&) { l.stage[3].norm = nullptr; }},
       {Trait::kGeluGate, [](Layer& l, ModelConfig&) { l.stage[3].gate = Gate::kGelu; }},
       {Trait::kClampedGate, [](Layer& l, ModelConfig&) { l.stage[3].gate = Gate::kClamped; }},
+      {Trait::kReluGate, [](Layer& l, ModelConfig&) { l.stage[3].gate = Gate::kRelu; }},
       {Trait::kEmbeddingScale, [](Layer&, ModelConfig& c) { c.embedding_scale = 16.0f; }},
       {Trait::kWindow, [](Layer& l, ModelConfig&) { l.attention.window = 512; }},
       {Trait::kLayerRope, [](Layer& l, ModelConfig&) { l.attention.rotation = 1; }},
       {Trait::kAttnSoftCap, [](Layer& l, ModelConfig&) { l.attention.soft_cap = 50.0f; }},
       {Trait::kLogitSoftCap, [](Layer&, ModelConfig& c) { c.logit_soft_cap = 30.0f; }},
       {Trait::kAttnSinks, [](Layer& l, ModelConfig&) { l.attention.sinks = kAny; }},
-      {Trait::kExperts, [](Layer& l, ModelConfig&) { l.experts.n = 8; }},
+      {Trait::kExperts, [](Layer& l, ModelConfig&) { l.experts.router.n_experts = 8; }},
       {Trait::kHeadGate, [](Layer& l, ModelConfig&) { l.stage[1] = {.kind = Stage::Kind::kHeadGate, .x = Row::kQ}; }},
       {Trait::kDeltaNet, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kDeltaNet; }},
       {Trait::kMamba2, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kMamba2; }},
@@ -141,9 +142,9 @@ void layers__of_gpt_oss_alternate(void**) {
     const Layer& layer = model.weights().layers[i];
     assert_int_equal(layer.attention.window, i % 2 == 0 ? 12 : 0);
     assert_non_null(layer.attention.sinks);
-    assert_int_equal(layer.experts.n, 6);
-    assert_int_equal(layer.experts.n_used, 2);
-    assert_non_null(layer.experts.router_bias);
+    assert_int_equal(layer.experts.router.n_experts, 6);
+    assert_int_equal(layer.experts.router.n_used, 2);
+    assert_non_null(layer.experts.router.bias);
     assert_null(layer.experts.shared_router);
   }
   assert_true(model.config().traits == TraitSet(Trait::kQkvBias, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate,

@@ -309,11 +309,12 @@ void stage(Staging& s, GluMatmulArgs& a) {
 }
 
 void stage(Staging& s, ExpertsArgs& a) {
-  const size_t d = a.gate.w.n_cols;
+  const size_t d = a.d_model();
   s.out("y", a.y, a.n_tok * d);
   s.in("x", a.x, a.n_tok * d);
-  s.in("router", a.router, a.n_experts * d);
-  s.in("router_bias", a.router_bias, a.n_experts);
+  s.in("router", a.router.w, a.router.n_experts * d);
+  s.in("router_bias", a.router.bias, a.router.n_experts);
+  s.in("choice_bias", a.router.choice_bias, a.router.n_experts);
   s.in("shared_router", a.shared_router, d);
   for (ExpertStack* stack : {&a.gate, &a.up, &a.down}) {
     s.weight("experts", stack->w);

@@ -178,6 +178,20 @@ void clamped_is_exact_everywhere(const Backend& backend) {
   assert_true(std::isnan(bad[0]) && !std::isnan(bad[1]));
 }
 
+// One matrix as gate and up is the squared ReLU, exactly; a NaN passes.
+void relu_is_exact_everywhere(const Backend& backend) {
+  const std::vector<float> x = {0.0f, -0.0f, 1e-30f, -1e-30f, 0.3f, -0.3f, 7.0f, -7.0f, 1e4f, -1e4f, NAN, 1.0f};
+  const float one = 1.0f;
+  const Weight w = {reinterpret_cast<const uint8_t*>(&one), WeightType::kF32, 1, 1, 4};
+  const auto n = static_cast<uint32_t>(x.size());
+  const std::vector<float> y = run(backend, w, w, x, n, 1, Gate::kRelu);
+  for (size_t i = 0; i < n; ++i) {
+    const float want = x[i] < 0.0f ? 0.0f : x[i] * x[i];
+    if (std::isnan(x[i]) ? !std::isnan(y[i]) : std::fabs(y[i] - want) > 1e-6f * want)
+      fail_msg("relu(%g): %.9g, not %.9g", double{x[i]}, double{y[i]}, double{want});
+  }
+}
+
 // Biases are added before the gate, to every token.
 std::vector<Output> run_with_biases(const Backend& backend, WeightType type) {
   constexpr uint32_t kRows = 136, kCols = 96;
@@ -209,8 +223,9 @@ std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   for (const Spec& s : kSpecs) {
     if (!is_tested(s)) continue;
-    for (const Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kClamped}) {
-      const char* const prefix = gate == Gate::kGelu ? "gelu_" : gate == Gate::kClamped ? "clamped_" : "";
+    for (const Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kClamped, Gate::kRelu}) {
+      constexpr const char* kPrefixes[] = {"", "gelu_", "clamped_", "relu_"};
+      const char* const prefix = kPrefixes[static_cast<size_t>(gate)];
       list.push_back({std::string("glu_matmul__") + prefix + s.name,
                       [&s, gate](const Backend& b) { return run_spec(b, s, gate); }, s.max_nmse, s.reason, kCudaNmse,
                       kCudaReason, -1.0, true});
@@ -236,5 +251,6 @@ int main() {
                     {"glu_matmul__few_tokens_match_single_ones", few_tokens_match_single_ones},
                     {"glu_matmul__silu_is_exact_everywhere", silu_is_exact_everywhere},
                     {"glu_matmul__gelu_is_exact_everywhere", gelu_is_exact_everywhere},
+                    {"glu_matmul__relu_is_exact_everywhere", relu_is_exact_everywhere},
                     {"glu_matmul__clamped_is_exact_everywhere", clamped_is_exact_everywhere}});
 }

@@ -231,7 +231,7 @@ void test_every_tile(void**) {
 void test_gates(void**) {
   each_way([] {
     for (bool accumulate : {false, true}) matches_products({{kQ8_0}, {37}, 96, 20, true, accumulate, true});
-    for (Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kClamped}) {
+    for (Gate gate : {Gate::kSilu, Gate::kGelu, Gate::kClamped, Gate::kRelu}) {
       for (bool bias : {false, true})
         matches_products({{kQ8_0, kQ8_0}, {70, 70}, 64, 40, bias, false, false, true, gate});
       matches_products({{kQ4_K, kF32}, {37, 37}, 256, 9, false, false, false, true, gate});

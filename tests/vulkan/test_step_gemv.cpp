@@ -212,7 +212,7 @@ void test_parts(void**) {
 }
 
 void test_glu(void**) {
-  for (Gate activation : {Gate::kSilu, Gate::kGelu, Gate::kClamped}) {
+  for (Gate activation : {Gate::kSilu, Gate::kGelu, Gate::kClamped, Gate::kRelu}) {
     for (bool bias : {false, true}) {
       matches_products({{WeightType::kQ8_0, WeightType::kQ8_0}, {61, 61}, 1056, true, bias, false, true, activation});
       matches_products({{WeightType::kQ4_0, WeightType::kQ4_0}, {5, 5}, 14336, bias, bias, false, true, activation});

@@ -262,11 +262,17 @@ def moe_base():
     return keys, rows
 
 
-def changed_moe(key=None, new=None, tensor=None, rows=None):
+def changed_moe(key=None, new=None, tensor=None, rows=None, first=None):
     keys, table = moe_base()
     for entries, name, x in (keys, key, new), (table, tensor, rows):
         if name is not None:
             entries.pop(name, None) if x is None else entries.update({name: x})
+    return model_file(keys, table, first)
+
+
+def grouped_moe(n_groups, n_used):
+    keys, table = moe_base()
+    keys["gpt-oss.expert_group_count"], keys["gpt-oss.expert_group_used_count"] = (U32, n_groups), (U32, n_used)
     return model_file(keys, table)
 
 
@@ -285,9 +291,36 @@ def bad_experts():
             changed_moe(a + "expert_feed_forward_length", (U32, n))
     yield "expert_width_other", FORMAT, b + "ffn_gate_exps.weight", \
         changed_moe(a + "expert_feed_forward_length", (U32, 64))
-    yield "expert_gating", UNSUPPORTED, a + "expert_gating_func", changed_moe(a + "expert_gating_func", (U32, 2))
-    yield "expert_groups", UNSUPPORTED, a + "expert_group_count", changed_moe(a + "expert_group_count", (U32, 4))
-    yield "expert_scale", UNSUPPORTED, a + "expert_weights_scale", changed_moe(a + "expert_weights_scale", (F32, 2.5))
+    # The router: another score, a factor, weights that are not normalised and groups are computed with.
+    for what, key, x in ("sigmoid", "expert_gating_func", (U32, 2)), ("factor", "expert_weights_scale", (F32, 2.5)), \
+            ("plain_weights", "expert_weights_norm", (BOOL, 0)), ("no_groups", "expert_group_count", (U32, 0)), \
+            ("one_group", "expert_group_count", (U32, 1)), ("no_lead", "leading_dense_block_count", (U32, 0)):
+        yield f"router_{what}_good", OK, "-", changed_moe(a + key, x)
+    yield "router_groups_good", OK, "-", grouped_moe(2, 1)
+    yield "router_bias_good", OK, "-", changed_moe(tensor=b + "exp_probs_b.bias", rows=(T_F32, [N_EXPERTS]))
+    for what, n in ("4", 4), ("2p31", 2**31), ("max", 2**32 - 1):
+        yield f"expert_gating_{what}", UNSUPPORTED, a + "expert_gating_func", \
+            changed_moe(a + "expert_gating_func", (U32, n))
+    for what, x in ("nan", float("nan")), ("inf", float("inf")), ("negative", -1.0), ("tiny", 1e-7):
+        yield f"expert_scale_{what}", FORMAT, a + "expert_weights_scale", \
+            changed_moe(a + "expert_weights_scale", (F32, x))
+    yield "expert_norm_number", FORMAT, a + "expert_weights_norm", changed_moe(a + "expert_weights_norm", (U32, 1))
+    for what, n in ("do_not_divide", 3), ("of_more", 8), ("2p31", 2**31), ("max", 2**32 - 1):
+        yield f"expert_groups_{what}", FORMAT, a + "expert_group_count", grouped_moe(n, 1)
+    for what, n in ("0", 0), ("of_more", 3), ("2p31", 2**31):
+        yield f"expert_groups_used_{what}", FORMAT, a + "expert_group_used_count", grouped_moe(2, n)
+    yield "expert_groups_used_missing", FORMAT, a + "expert_group_used_count", \
+        changed_moe(a + "expert_group_count", (U32, 2))
+    yield "expert_groups_used_too_few", FORMAT, a + "expert_group_used_count", grouped_moe(4, 1)
+    for what, n in ("of_more", 2), ("2p31", 2**31), ("max", 2**32 - 1):
+        yield f"leading_dense_{what}", FORMAT, a + "leading_dense_block_count", \
+            changed_moe(a + "leading_dense_block_count", (U32, n))
+    yield "leading_dense_all", FORMAT, b + "ffn_gate.weight", changed_moe(a + "leading_dense_block_count", (U32, 1))
+    for what, bits in ("nan", b"\x00\x00\xc0\x7f"), ("inf", b"\x00\x00\x80\x7f"):
+        yield f"router_bias_{what}", FORMAT, b + "exp_probs_b.bias", \
+            changed_moe(tensor=b + "exp_probs_b.bias", rows=(T_F32, [N_EXPERTS]), first={b + "exp_probs_b.bias": bits})
+    yield "shape_router_choice_bias", FORMAT, b + "exp_probs_b.bias", \
+        changed_moe(tensor=b + "exp_probs_b.bias", rows=(T_F32, [N_EXPERTS + 1]))
     for name in "ffn_gate_inp.weight", "ffn_gate_inp.bias", "ffn_gate_exps.weight", "ffn_up_exps.weight", \
             "ffn_down_exps.weight", "ffn_gate_exps.bias", "ffn_up_exps.bias", "ffn_down_exps.bias", \
             "attn_sinks.weight", "attn_output.bias", "post_attention_norm.weight":
@@ -306,7 +339,8 @@ def bad_experts():
     yield "experts_of_llama", UNSUPPORTED, "llama.expert_count", changed("llama.expert_count", (U32, 8))
 
 
-def model_file(keys, rows):
+def model_file(keys, rows, first=None):
+    """Weights are zeros, but for the bytes that the tensors of `first` begin with."""
     head, data = header(len(rows), len(keys)) + b"".join(kv(k, *x) for k, x in keys.items()), b""
     for name, (kind, dims) in rows.items():
         data = pad(data)
@@ -315,7 +349,8 @@ def model_file(keys, rows):
         n = 1
         for d in dims:
             n *= d
-        data += bytes(n // weights * size)
+        begin = (first or {}).get(name, b"")
+        data += begin + bytes(n // weights * size - len(begin))
     return pad(head) + data
 
 
