@@ -123,7 +123,7 @@ __device__ void choose(const Router& r, const float* logits, uint32_t* ids, floa
   float sum = 0.0f;
   for (uint32_t i = lane; i < r.n_used; i += kWarp) sum += score(choice.chosen[i]);
   sum = warp_sum(sum);
-  sum = r.rule.normalise ? sum + kLeastWeights : 1.0f;
+  sum = r.rule.normalise ? sum + kTinySum : 1.0f;
   for (uint32_t i = lane; i < r.n_used; i += kWarp) {
     const uint32_t e = choice.chosen[i];
     uint32_t place = 0;  // in ascending order
@@ -175,7 +175,7 @@ __device__ void choose_together(const Router& r, const float* logits, uint32_t* 
     place += w < warp ? __popc(chosen[w]) : 0;
   }
   if (!is_chosen) return;
-  sum = r.rule.normalise ? sum + kLeastWeights : is_softmax ? sum : 1.0f;
+  sum = r.rule.normalise ? sum + kTinySum : is_softmax ? sum : 1.0f;
   ids[place] = e;
   weights[place] = share / sum * r.rule.scale;
 }

@@ -433,7 +433,8 @@ const ActKernels& kernels() {
                                        .pack_float = nullptr,
                                        .multiply = {},
                                        .store = nullptr,
-                                       .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>, glu<Gate::kRelu>}};
+                                       .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>,
+                                               glu<Gate::kRelu>}};
   return table;
 }
 

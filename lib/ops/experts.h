@@ -19,8 +19,8 @@ struct ExpertStack {
 // Mixture of experts (docs/algorithms.md, "Mixture of experts"). Per token the router chooses n_used experts. Each is a
 // gated feed-forward network, and
 //   y += sum over the chosen of weight * (Wd (activation(Wg x (+ bias)) * (Wu x (+ bias))) (+ bias))
-// plus, with a shared expert, the same of the shared matrices, which have no biases, times sigmoid(shared_router . x) if
-// there is such a row. Experts without a gate have one matrix as gate and up.
+// plus, with a shared expert, the same of the shared matrices, which have no biases, times sigmoid(shared_router . x)
+// if there is such a row. Experts without a gate have one matrix as gate and up.
 struct ExpertsArgs {
   float* y;        // in/out [n_tok, d_model]; not x
   const float* x;  // [n_tok, d_model]

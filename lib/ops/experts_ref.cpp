@@ -90,7 +90,7 @@ void choose_experts(const float* logits, const Router& r, uint32_t* ids, float* 
   for (uint32_t i = 0; i < r.n_used; ++i) sum += scores.of(ids[i]);
   if (!r.rule.normalise) sum = 1.0;
   for (uint32_t i = 0; i < r.n_used; ++i)
-    weights[i] = static_cast<float>(scores.of(ids[i]) / (sum + double{kLeastWeights}) * double{r.rule.scale});
+    weights[i] = static_cast<float>(scores.of(ids[i]) / (sum + double{kTinySum}) * double{r.rule.scale});
 }
 
 namespace ref {

@@ -9,8 +9,8 @@
 
 namespace weir::ref {
 
-// Every other activation than ReLU is g * sigmoid of something; GELU written with tanh would lose the last digits for large negative
-// inputs. The comparisons let a NaN pass.
+// Every other activation than ReLU is g * sigmoid of something; GELU written with tanh would lose the last digits for
+// large negative inputs. The comparisons let a NaN pass.
 inline double gated(Gate kind, double g, double u) {
   if (kind == Gate::kRelu) return (g < 0.0 ? 0.0 : g) * u;
   double logit = g;

@@ -31,7 +31,7 @@ struct Router {
 };
 
 // What is added to a sum of weights before they are divided by it: all may be too small for f32.
-inline constexpr float kLeastWeights = 1e-20f;
+inline constexpr float kTinySum = 1e-20f;
 
 // Chooses a token's experts from its logits [n_experts]: their indices in ascending order, and their weights. Of equals
 // the lower index comes first; a NaN counts as -inf. A NaN, or with softmax a positive infinity, among the logits that

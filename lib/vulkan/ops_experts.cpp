@@ -79,7 +79,7 @@ Status route(OpContext& cx, const ExpertsArgs& a, const Scratch& s) {
                           .flags = (is_softmax ? kRouteSoftmax : 0u) | (r.rule.normalise ? kRouteNormalise : 0u) |
                                    (r.by_logits() ? kRouteByLogits : 0u),
                           .scale = r.rule.scale,
-                          .least = kLeastWeights};
+                          .least = kTinySum};
   return context().dispatch(Kernel::kRoute, WeightType::kF32, {1}, push, t, {a.n_tok});
 }
 
