@@ -36,6 +36,9 @@ class Model:
         reader = gguf.GGUFReader(path)
         self.keys = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
         self.w = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
+        for name in [name for name in self.w if "gate_up_exps" in name]:
+            gate, up = np.split(self.w[name], 2, axis=1)
+            self.w |= {name.replace("_up", ""): gate, name.replace("gate_", ""): up}
         self.arch = self.keys["general.architecture"]
         self.n_heads = self.key("attention.head_count")
         self.n_layers = self.key("block_count") - self.key("nextn_predict_layers", 0)
@@ -45,7 +48,7 @@ class Model:
         self.head_dim = self.key("attention.key_length", self.key("embedding_length") // self.n_heads)
         self.eps = self.key("attention.layer_norm_rms_epsilon")
         self.rope_dim = self.key("rope.dimension_count", self.head_dim)
-        self.adjacent = self.arch in ("llama", "smollm3", "granite", "granitehybrid", "glm4")
+        self.adjacent = self.arch in ("llama", "smollm3", "granite", "granitemoe", "granitehybrid", "glm4", "mistral3")
         self.nemotron = self.arch in ("nemotron_h", "nemotron_h_moe")
         self.gemma = self.arch in ("gemma2", "gemma3")
         self.scale = self.key("attention.scale", self.head_dim ** -0.5)
@@ -76,7 +79,10 @@ class Model:
             index = np.floor(index[0]), np.ceil(index[1])
         low, high = max(index[0], 0), min(index[1], self.head_dim - 1)
         blend = np.clip((np.arange(half) - low) / max(high - low, 1e-3), 0, 1)
-        return freq * (1 - blend + blend / factor), 1 + 0.1 * np.log(factor)    # blend 0: as trained, 1: stretched
+        magnitude = 1 + 0.1 * np.log(factor)
+        if (part := self.key("rope.scaling.yarn_log_multiplier", 0.0)):
+            magnitude /= 1 + 0.1 * part * np.log(factor)
+        return freq * (1 - blend + blend / factor), magnitude    # blend 0: as trained, 1: stretched
 
     def is_local(self, layer):
         """Whether a layer sees only a window; those of gemma3 also rotate by a base of their own."""
@@ -122,6 +128,9 @@ class Model:
         elif b + "attn_q_norm.weight" in self.w:
             q, k = self.norm(q, b + "attn_q_norm.weight"), self.norm(k, b + "attn_k_norm.weight")
         q, k, v = self.rotate(q, layer), store(self.rotate(k, layer)), store(v)
+        if beta := self.key("attention.temperature_scale", 0.0):
+            steps = np.arange(len(x)) // self.key("rope.scaling.original_context_length")
+            q = q * (1 + beta * np.log1p(steps))[:, None, None]
         seen = np.tri(len(x), dtype=bool)
         if self.is_local(layer):
             seen &= ~np.tri(len(x), k=-self.key("attention.sliding_window"), dtype=bool)
@@ -228,7 +237,7 @@ class Model:
             b = f"blk.{i}."
             h = self.mixer(normed(x, b + "attn_norm.weight"), b, i, store)
             # What is called the norm after attention is that before the feed-forward network in these.
-            before = self.arch in ("gpt-oss", "qwen35", "qwen35moe", "qwen3next")
+            before = self.arch in ("gpt-oss", "glm4moe", "qwen35", "qwen35moe", "qwen3next")
             x = x + residual * (h if before else normed(h, b + "post_attention_norm.weight"))
             if self.nemotron:
                 continue

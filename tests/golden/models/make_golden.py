@@ -19,11 +19,12 @@ import zlib
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 import transformers
-from model_file import ADJACENT, FUSED, GEMMA, MODELS, VOCAB, long_factors, read_tensors, write_gguf
+from model_file import ADJACENT, FUSED, GEMMA, MODELS, SECTIONS, VOCAB, long_factors, read_tensors, write_gguf
 from recurrent_hf import recurrent_ablations, recurrent_model
 
 HERE = Path(__file__).resolve().parent
@@ -48,6 +49,11 @@ HF_OTHER = {**{arch: {**POST_NORMS, "ffn_norm": "pre_feedforward_layernorm"} for
             "olmo2": POST_NORMS,
             "glm4": {"post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm",
                      "ffn_up": "mlp.gate_up_proj"},
+            "glm4moe": {"post_attention_norm": "post_attention_layernorm", "exp_probs_b": "mlp.gate",
+                        "ffn_gate_shexp": "mlp.shared_experts.gate_proj", "ffn_up_shexp": "mlp.shared_experts.up_proj",
+                        "ffn_down_shexp": "mlp.shared_experts.down_proj"},
+            "granitemoe": {"ffn_gate_inp": "block_sparse_moe.router", "ffn_down_shexp": "shared_mlp.output_linear",
+                           "ffn_up_shexp": "shared_mlp.input_linear"},
             "phi3": {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}}
 
 
@@ -61,6 +67,8 @@ def hf_name(name, arch):
         return f"model.layers.{parts[1]}.{OSS_NAMES[parts[2]]}" + (f".{parts[3]}" if parts[2] != "attn_sinks" else "")
     if parts[0] == "blk":
         stem = HF_OTHER.get(arch, {}).get(parts[2]) or HF_NAMES[parts[2]]
+        if parts[2] == "exp_probs_b":
+            return f"model.layers.{parts[1]}.{stem}.e_score_correction_bias"
         return f"model.layers.{parts[1]}.{stem}.{parts[3]}"
     return f"{HF_NAMES[parts[0]]}.{parts[1]}"
 
@@ -78,8 +86,14 @@ def alternate(a, b):
 
 def join_experts(m, tensors, state):
     """Puts the stacks into `state`, gate and up in one tensor as the library has them; returns the other tensors."""
-    for i in range(m.n_layers):
+    for i in range(m.lead, m.n_layers):
         b, to = f"blk.{i}.ffn_", f"model.layers.{i}.mlp.experts."
+        if m.arch == "granitemoe":
+            to = f"model.layers.{i}.block_sparse_moe.experts."
+        if m.fused:
+            state[to + "gate_up_proj"] = torch.from_numpy(tensors[b + "gate_up_exps.weight"])
+            state[to + "down_proj"] = torch.from_numpy(tensors[b + "down_exps.weight"])
+            continue
         gate, up = tensors[b + "gate_exps.weight"], tensors[b + "up_exps.weight"]
         if m.arch == "gpt-oss":  # gate and up alternate, and matrices are [inputs, outputs]
             state[to + "gate_up_proj"] = torch.from_numpy(alternate(gate, up).swapaxes(1, 2).copy())
@@ -90,8 +104,12 @@ def join_experts(m, tensors, state):
             continue
         state[to + "gate_up_proj"] = torch.from_numpy(np.concatenate([gate, up], axis=1))
         state[to + "down_proj"] = torch.from_numpy(tensors[b + "down_exps.weight"])
-    return {name: value[None] if "inp_shexp" in name else value for name, value in tensors.items()
+    rest = {name: value[None] if "inp_shexp" in name else value for name, value in tensors.items()
             if "_exps." not in name}
+    for name in [name for name in rest if m.arch == "granitemoe" and "gate_shexp" in name]:
+        up = name.replace("gate", "up")
+        rest[up] = np.concatenate([rest.pop(name), rest[up]])
+    return rest
 
 
 def hf_extras(m):
@@ -99,6 +117,14 @@ def hf_extras(m):
     layers = range(m.n_layers)
     if m.arch == "gpt-oss":
         return {"num_local_experts": m.experts, "num_experts_per_tok": m.used, "sliding_window": m.window}
+    if m.arch == "glm4moe":
+        return {"num_local_experts": m.experts, "num_experts_per_tok": m.used, "moe_intermediate_size": m.d_ff,
+                "n_shared_experts": m.shared // m.d_ff, "n_group": m.groups[0], "topk_group": m.groups[1],
+                "first_k_dense_replace": m.lead, "routed_scaling_factor": m.scale, "norm_topk_prob": True,
+                "use_qk_norm": m.qk_norm, "attention_bias": True}
+    if m.arch == "granitemoe":
+        return {"num_local_experts": m.experts, "num_experts_per_tok": m.used, "shared_intermediate_size": m.shared,
+                **granite_factors(m)}
     if m.experts:
         return {"num_experts": m.experts, "num_experts_per_tok": m.used, "moe_intermediate_size": m.d_ff,
                 "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": (m.norm_as or m.arch) == "qwen3moe",
@@ -114,9 +140,7 @@ def hf_extras(m):
     if m.arch == "smollm3":
         return {"no_rope_layers": [int((i + 1) % 4 != 0) for i in layers], "pad_token_id": None}
     if m.arch == "granite":
-        names = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
-                 "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"}
-        return {names[key]: value for key, value in m.factors.items()}
+        return granite_factors(m)
     if m.arch == "glm4":
         return {"attention_bias": True, "pad_token_id": None}
     if m.bias:
@@ -124,15 +148,40 @@ def hf_extras(m):
     return {"pad_token_id": None} if m.arch == "olmo2" else {}
 
 
+def granite_factors(m):
+    names = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
+             "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"}
+    return {names[key]: value for key, value in m.factors.items()}
+
+
 def hf_rope(m):
     rope = {"rope_theta": m.rope_base, **(m.rope or {"rope_type": "default"})}
     if rope["rope_type"] == "longrope":
         rope |= {f"{kind}_factor": factors.tolist() for kind, factors in long_factors(m).items()}
-    if m.arch == "glm4":
+    if m.beta:
+        rope["llama_4_scaling_beta"] = m.beta
+    if m.arch in ("qwen3vl", "qwen3vlmoe"):
+        rope |= {"mrope_section": SECTIONS, "mrope_interleaved": True}
+    if m.arch in ("glm4", "glm4moe"):
         rope["partial_rotary_factor"] = (m.rope_dim or m.head_dim) / m.head_dim
     if m.arch == "gemma3":
         return {"full_attention": rope, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}
     return rope
+
+
+class TextModel(torch.nn.Module):
+    """The text part of a model that also sees, with a head on it as the other models have it."""
+
+    def __init__(self, config):
+        super().__init__()
+        kinds = {"qwen3_vl_text": transformers.Qwen3VLTextModel, "qwen3_vl_moe_text": transformers.Qwen3VLMoeTextModel}
+        self.config = config
+        self.model = kinds[config.model_type](config)
+        self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def forward(self, **inputs):
+        out = self.model(**inputs)
+        return SimpleNamespace(logits=self.lm_head(out.last_hidden_state), past_key_values=out.past_key_values)
 
 
 def hf_model(m, tensors):
@@ -150,10 +199,15 @@ def hf_model(m, tensors):
              "granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
              "olmo2": (transformers.Olmo2Config, transformers.Olmo2ForCausalLM),
              "glm4": (transformers.Glm4Config, transformers.Glm4ForCausalLM),
+             "glm4moe": (transformers.Glm4MoeConfig, transformers.Glm4MoeForCausalLM),
+             "granitemoe": (transformers.GraniteMoeSharedConfig, transformers.GraniteMoeSharedForCausalLM),
+             "qwen3vl": (transformers.Qwen3VLTextConfig, TextModel),
+             "qwen3vlmoe": (transformers.Qwen3VLMoeTextConfig, TextModel),
+             "mistral3": (transformers.Ministral3Config, transformers.Ministral3ForCausalLM),
              "gpt-oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM)}
     config_type, model_type = kinds[m.arch]
     config = config_type(
-        vocab_size=VOCAB, hidden_size=m.d_model, intermediate_size=m.d_ff, num_hidden_layers=m.n_layers,
+        vocab_size=VOCAB, hidden_size=m.d_model, intermediate_size=m.dense_ff or m.d_ff, num_hidden_layers=m.n_layers,
         num_attention_heads=m.n_heads, num_key_value_heads=m.n_kv_heads, head_dim=m.head_dim, rms_norm_eps=m.eps,
         max_position_embeddings=m.context, tie_word_embeddings=m.tied,
         rope_parameters=hf_rope(m),
@@ -163,7 +217,7 @@ def hf_model(m, tensors):
     if m.experts:
         tensors = join_experts(m, tensors, state)
     for name, value in tensors.items():
-        if name.startswith("rope_"):
+        if name.startswith("rope_") or name.startswith(f"blk.{m.n_layers}."):  # the latter predicts further tokens
             continue
         if m.arch in ADJACENT and name.endswith(("attn_q.weight", "attn_q.bias")):
             value = to_half_split(value, m.n_heads)
@@ -203,21 +257,31 @@ def smallest_gap(logits):
 
 
 def smallest_margin(m, router_logits):
-    """The least lead of the last expert chosen over the first one left out, relative to the largest logit."""
+    """The least lead of the last expert chosen over the first one left out, and of groups likewise, relative to the
+    largest logit or score."""
     worst = np.inf
     for logits in router_logits:
+        if m.groups[0] > 1:
+            each = np.sort(logits.reshape(len(logits), m.groups[0], -1), axis=2)[:, :, -2:].sum(2)
+            best = np.sort(each, axis=1)[:, ::-1]
+            worst = min(worst, float(((best[:, m.groups[1] - 1] - best[:, m.groups[1]]) / np.abs(each).max()).min()))
+            left = each >= best[:, m.groups[1] - 1:m.groups[1]]
+            logits = np.where(np.repeat(left, m.experts // m.groups[0], axis=1), logits, logits.min() - 1)
         best = np.sort(logits, axis=1)[:, ::-1]
         worst = min(worst, float(((best[:, m.used - 1] - best[:, m.used]) / np.abs(logits).max()).min()))
     return worst
 
 
 def watch_routers(model):
-    """Keeps the router logits of the latest pass in model.margins, one array per layer."""
+    """Keeps the router's logits of the latest pass in model.margins, one array per layer, or the scores with the bias
+    where those choose."""
     model.margins = []
-    layers = [layer for layer in model.modules() if type(layer).__name__.endswith("TopKRouter")]
+    layers = [layer for layer in model.modules() if type(layer).__name__.lower().endswith("topkrouter")]
     for i, router in enumerate(layers):
-        def keep(_, __, out, i=i):
-            model.margins[i:i + 1] = [out[0].detach().float().numpy()]
+        def keep(router, _, out, i=i):
+            bias = getattr(router, "e_score_correction_bias", None)
+            values = out[0] if bias is None else out[0].sigmoid() + bias
+            model.margins[i:i + 1] = [values.detach().float().numpy()]
         router.register_forward_hook(keep)
 
 
@@ -278,12 +342,25 @@ def ablations(m, tensors):
     if m.experts:
         yield "one expert fewer", replace(m, used=m.used - 1), tensors
         yield "experts moved by one", m, {k: np.roll(v, 1, axis=0) if "_exps." in k else v for k, v in tensors.items()}
-        yield "gate and up swapped", m, {k.replace("gate_exps", "?").replace("up_exps", "gate_exps").replace(
-            "?", "up_exps"): v for k, v in tensors.items()}
+        if m.fused:
+            yield "gate and up swapped", m, {k: np.roll(v, m.d_ff, axis=1) if "gate_up_exps" in k else v
+                                             for k, v in tensors.items()}
+        else:
+            yield "gate and up swapped", m, {k.replace("gate_exps", "?").replace("up_exps", "gate_exps").replace(
+                "?", "up_exps"): v for k, v in tensors.items()}
         if m.arch in ("qwen2moe", "qwen3moe"):
             other = "qwen3moe" if m.arch == "qwen2moe" else "qwen2moe"
             yield "weights normalised otherwise", replace(m, norm_as=other), tensors
-    if m.shared:
+    if m.arch == "glm4moe":
+        yield "choice bias ignored", m, {k: v * 0 if "exp_probs_b" in k else v for k, v in tensors.items()}
+        yield "weights not scaled", replace(m, scale=1.0), tensors
+        if m.groups[0] > 1:
+            yield "no groups", replace(m, groups=(1, 1)), tensors
+    if m.beta:
+        yield "no temperature", replace(m, beta=0.0), tensors
+    if m.shared and m.arch != "qwen2moe":
+        yield "no shared expert", m, {k: v * 0 if "down_shexp" in k else v for k, v in tensors.items()}
+    if m.shared and m.arch == "qwen2moe":
         yield "shared expert always open", m, {k: v * 0 if "inp_shexp" in k else v for k, v in tensors.items()}
     for what, end in (("no bias", ".bias"), ("no bias of the output", "attn_output.bias"),
                       ("no bias of the gate", "ffn_gate.bias"), ("no bias of up", "ffn_up.bias"),

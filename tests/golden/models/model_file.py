@@ -50,11 +50,20 @@ class Model:
     eps: float = NORM_EPS              # of norms
     rec: Recurrent | None = None       # layers that are not attention
     dense_ff: int = 0                  # rows of the dense layers of a model with experts
+    lead: int = 0                      # glm4moe: so many layers are dense, of dense_ff rows
+    qk_norm: bool = False              # glm4moe: heads of q and k are normalised
+    scale: float = 1.0                 # glm4moe: of the experts' weights
+    groups: tuple = (1, 1)             # glm4moe: of experts, and how many a token may choose from
+    mtp: bool = False                  # glm4moe: a block that predicts the token after the next one follows the layers
+    fused: bool = False                # gate and up of all experts are one tensor
+    beta: float = 0.0                  # mistral3: of the attention's temperature
 
 
-ADJACENT = ("llama", "smollm3", "granite")  # their converters reorder the rows of q and k
+ADJACENT = ("llama", "smollm3", "granite", "granitemoe", "mistral3")  # their converters reorder the rows of q and k
 GEMMA = ("gemma2", "gemma3")
 FUSED = ("phi3", "glm4")                    # gate and up are one tensor
+QK_NORM = ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "gemma3", "olmo2")
+NORM_BEFORE = ("gpt-oss", "glm4moe")        # post_attention_norm is the norm before the feed-forward network
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -65,6 +74,8 @@ SHORT = {**LONG, "factor": 0.5, "original_max_position_embeddings": 1024, "atten
 GRANITE = {"embedding_scale": 3.0, "residual_scale": 0.6, "attention.scale": 0.09, "logit_scale": 4.0}
 MXFP4_EXPERTS = {f"ffn_{n}_exps": T.MXFP4 for n in ("gate", "up", "down")}
 OSS_YARN = {**YARN, "factor": 8.0, "original_max_position_embeddings": 128, "truncate": False}
+MISTRAL_YARN = {**YARN, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0}
+SECTIONS = [12, 10, 10]                     # of qwen3vl: pairs of a head that turn by each of an image's positions
 QWEN35 = {"eps": 1e-6, "rope_base": 1e7, "rope_dim": 16}
 BIG = {"d_model": 256, "n_layers": 1, "n_heads": 4, "d_ff": 256}  # K-quants need rows of a multiple of 256 weights
 
@@ -126,6 +137,22 @@ MODELS = [
     Model("gpt_oss_mxfp4", arch="gpt-oss", qtype=T.Q8_0, types=MXFP4_EXPERTS, d_model=64, d_ff=96, experts=5, used=3,
           rope_base=100.0, rope=OSS_YARN, context=1024, window=16),
     Model("llama_q4_k_m_mix", qtype=T.Q4_K, types=Q4_K_M, tied=False, **BIG),
+    Model("glm4moe_f32", arch="glm4moe", qtype=T.F32, n_heads=4, n_kv_heads=2, d_ff=32, dense_ff=64, lead=1,
+          experts=6, used=2, shared=32, rope_dim=32, qk_norm=True, scale=1.5, mtp=True, tied=False),
+    Model("glm4moe_q8_0", arch="glm4moe", qtype=T.Q8_0, d_model=64, n_heads=4, d_ff=32, dense_ff=64, lead=1,
+          experts=12, used=4, groups=(4, 2), shared=64, rope_dim=32, scale=2.5, fused=True, tied=False),
+    Model("granitemoe_f32", arch="granitemoe", qtype=T.F32, n_heads=4, n_kv_heads=2, d_ff=32, experts=6, used=2,
+          factors=GRANITE),
+    Model("granitemoe_q8_0", arch="granitemoe", qtype=T.Q8_0, d_model=64, d_ff=32, experts=5, used=3, shared=64,
+          factors=GRANITE, tied=False),
+    Model("qwen3vlmoe_f32", arch="qwen3vlmoe", qtype=T.F32, d_ff=32, experts=8, used=3, rope_base=5e6),
+    Model("qwen3vlmoe_q8_0", arch="qwen3vlmoe", qtype=T.Q8_0, d_model=64, d_ff=32, experts=5, used=2, rope_base=5e6),
+    Model("qwen3vl_f32", arch="qwen3vl", qtype=T.F32, n_heads=4, n_kv_heads=2, tied=False, rope_base=5e6),
+    Model("qwen3vl_q8_0", arch="qwen3vl", qtype=T.Q8_0, d_model=64, rope_base=5e6),
+    Model("mistral3_f32", arch="mistral3", qtype=T.F32, n_heads=4, n_kv_heads=2, rope_base=100.0, rope=MISTRAL_YARN,
+          context=64, beta=0.3, tied=False),
+    Model("mistral3_q8_0", arch="mistral3", qtype=T.Q8_0, d_model=64, rope_base=100.0, rope=MISTRAL_YARN, context=64,
+          beta=0.1),
     Model("qwen35_f32", arch="qwen35", qtype=T.F32, n_layers=4, n_heads=4, n_kv_heads=2, tied=False, **QWEN35,
           rec=Recurrent("ddda", kernel=4, state=16, groups=2, heads=4, inner=64)),
     Model("qwen35_q8_0", arch="qwen35", qtype=T.Q8_0, d_model=64, n_layers=6, **QWEN35,
@@ -227,7 +254,7 @@ def draw_tensors(m):
         for kind, factors in long_factors(m).items():
             yield f"rope_factors_{kind}.weight", factors, T.F32
     post_norms = m.arch in (*GEMMA, "olmo2", "glm4")
-    for i in range(m.n_layers):
+    for i in range(m.n_layers + m.mtp):
         b = f"blk.{i}."
         if m.arch != "olmo2":
             yield vec(b + "attn_norm.weight", d, 1.0, 0.2)
@@ -236,9 +263,9 @@ def draw_tensors(m):
         else:
             for stem, rows, std in ("attn_q", q_rows, 1.2), ("attn_k", kv_rows, 1.2), ("attn_v", kv_rows, 1.0):
                 yield mat(b + stem, rows, d, std / d**0.5)
-                if m.bias or m.arch in ("qwen2", "qwen2moe", "glm4", "gpt-oss"):
+                if m.bias or m.arch in ("qwen2", "qwen2moe", "glm4", "glm4moe", "gpt-oss"):
                     yield vec(b + stem + ".bias", rows, 0.0, 0.5)
-        if m.arch in ("qwen3", "qwen3moe", "gemma3", "olmo2"):
+        if m.arch in QK_NORM or m.qk_norm:
             rows = (q_rows, kv_rows) if m.arch == "olmo2" else (m.head_dim, m.head_dim)
             yield vec(b + "attn_q_norm.weight", rows[0], 1.2, 0.3)
             yield vec(b + "attn_k_norm.weight", rows[1], 1.2, 0.3)
@@ -248,17 +275,24 @@ def draw_tensors(m):
         if m.arch == "gpt-oss":
             yield vec(b + "attn_output.bias", d, 0.0, 0.5)
             yield vec(b + "attn_sinks.weight", m.n_heads, 1.0, 1.5)
-        if post_norms or m.arch == "gpt-oss":  # in gpt-oss it is the norm before the experts
+        if post_norms or m.arch in NORM_BEFORE:
             yield vec(b + "post_attention_norm.weight", d, 1.0, 0.2)
-        if m.arch not in ("olmo2", "gpt-oss"):
+        if m.arch not in ("olmo2", *NORM_BEFORE):
             yield vec(b + "ffn_norm.weight", d, 1.0, 0.2)
-        if m.experts:
+        if m.experts and i >= m.lead:
             yield from expert_tensors(m, rng, b)
+            if i == m.n_layers:
+                yield mat(b + "nextn.eh_proj", d, 2 * d, 1.0)
+                yield mat(b + "nextn.embed_tokens", VOCAB, d, 1.0)
+                yield mat(b + "nextn.shared_head_head", VOCAB, d, 1.0)
+                for stem in "enorm", "hnorm", "shared_head_norm":
+                    yield vec(f"{b}nextn.{stem}.weight", d, 1.0, 0.2)
             continue
+        d_ff = m.dense_ff or m.d_ff
         if m.arch not in FUSED:
-            yield mat(b + "ffn_gate", m.d_ff, d, 1.5 / d**0.5)
-        yield mat(b + "ffn_up", m.d_ff * (2 if m.arch in FUSED else 1), d, 1.5 / d**0.5)
-        yield mat(b + "ffn_down", d, m.d_ff, 2.0 / m.d_ff**0.5)
+            yield mat(b + "ffn_gate", d_ff, d, 1.5 / d**0.5)
+        yield mat(b + "ffn_up", d_ff * (2 if m.arch in FUSED else 1), d, 1.5 / d**0.5)
+        yield mat(b + "ffn_down", d, d_ff, 2.0 / d_ff**0.5)
         if m.bias:
             for stem, rows in ("ffn_gate", m.d_ff), ("ffn_up", m.d_ff), ("ffn_down", d):
                 yield vec(b + stem + ".bias", rows, 0.0, 0.5)
@@ -282,16 +316,22 @@ def expert_tensors(m, rng, b):
         return b + name + ".bias", (rng.standard_normal((m.experts, rows)) * std).astype(f32), T.F32
 
     yield b + "ffn_gate_inp.weight", (rng.standard_normal((m.experts, d)) * 1.5 / d**0.5).astype(f32), T.F32
-    yield stack("ffn_gate_exps", m.d_ff, d, 1.5 / d**0.5)
-    yield stack("ffn_up_exps", m.d_ff, d, 1.5 / d**0.5)
+    if m.fused:
+        yield stack("ffn_gate_up_exps", 2 * m.d_ff, d, 1.5 / d**0.5)
+    else:
+        yield stack("ffn_gate_exps", m.d_ff, d, 1.5 / d**0.5)
+        yield stack("ffn_up_exps", m.d_ff, d, 1.5 / d**0.5)
     yield stack("ffn_down_exps", d, m.d_ff, 3.0 / m.d_ff**0.5)
     if m.arch == "gpt-oss":  # wide enough for the gates' limits of 7
         yield b + "ffn_gate_inp.bias", rng.standard_normal(m.experts).astype(f32), T.F32
         yield biases("ffn_gate_exps", m.d_ff, 5.0)
         yield biases("ffn_up_exps", m.d_ff, 5.0)
         yield biases("ffn_down_exps", d, 1.0)
+    if m.arch == "glm4moe":
+        yield b + "exp_probs_b.bias", (rng.standard_normal(m.experts) * 0.2).astype(f32), T.F32
     if m.shared:
-        yield b + "ffn_gate_inp_shexp.weight", (rng.standard_normal(d) / d**0.5).astype(f32), T.F32
+        if m.arch == "qwen2moe":
+            yield b + "ffn_gate_inp_shexp.weight", (rng.standard_normal(d) / d**0.5).astype(f32), T.F32
         for stem, rows, cols, std in (("gate", m.shared, d, 1.5), ("up", m.shared, d, 1.5), ("down", d, m.shared, 2.0)):
             name = f"{b}ffn_{stem}_shexp.weight"
             yield name, matrix(rng, (rows, cols), std / cols**0.5, m.qtype), m.qtype
@@ -340,15 +380,15 @@ def add_keys(m, w):
     """The architecture's keys."""
     w.add_context_length(m.context)
     w.add_embedding_length(m.d_model)
-    w.add_block_count(m.n_layers)
-    w.add_feed_forward_length(m.d_ff)
+    w.add_block_count(m.n_layers + m.mtp)
+    w.add_feed_forward_length(m.dense_ff or m.d_ff)
     w.add_head_count(m.n_heads)
     if "head_count_kv" not in m.omit:
         w.add_head_count_kv(m.n_kv_heads)
     w.add_layer_norm_rms_eps(NORM_EPS)
     if "freq_base" not in m.omit:
         w.add_rope_freq_base(m.rope_base)
-    if m.arch == "llama":  # the converters write these two for this architecture only
+    if m.arch in ("llama", "mistral3", "granitemoe"):
         w.add_vocab_size(VOCAB)
         w.add_rope_dimension_count(m.head_dim)
     elif m.rope_dim or m.arch == "phi3":
@@ -361,14 +401,31 @@ def add_keys(m, w):
     if m.experts:
         w.add_expert_count(m.experts)
         w.add_expert_used_count(m.used)
-        w.add_expert_feed_forward_length(m.d_ff)
-    if m.shared:
+        if m.arch != "granitemoe":
+            w.add_expert_feed_forward_length(m.d_ff)
+    if m.shared and m.arch != "glm4moe":
         w.add_expert_shared_feed_forward_length(m.shared)
+    if m.arch == "glm4moe":
+        w.add_expert_shared_count(m.shared // m.d_ff)
+        w.add_leading_dense_block_count(m.lead)
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        w.add_expert_weights_scale(m.scale)
+        w.add_expert_weights_norm(True)
+        w.add_expert_group_count(m.groups[0])
+        w.add_expert_group_used_count(m.groups[1])
+    if m.mtp:
+        w.add_nextn_predict_layers(1)
+    if m.arch in ("qwen3vl", "qwen3vlmoe"):
+        w.add_rope_dimension_sections([*SECTIONS, 0])
+        w.add_num_deepstack_layers(3)
+    if m.beta:
+        w.add_rope_scaling_yarn_log_mul(1.0)
+        w.add_attn_temperature_scale(m.beta)
     if m.window:
         w.add_sliding_window(m.window)
     if m.every:
         w.add_uint32(f"{m.arch}.attention.sliding_window_pattern", m.every)
-    if m.arch in ("qwen3", "qwen3moe", *GEMMA) or m.head_dim * m.n_heads != m.d_model:
+    if m.arch in ("qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", *GEMMA) or m.head_dim * m.n_heads != m.d_model:
         w.add_key_length(m.head_dim)
         w.add_value_length(m.head_dim)
     if m.rope and m.rope["rope_type"] in ("linear", "yarn"):  # llama3 is carried by rope_freqs.weight alone
