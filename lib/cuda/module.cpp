@@ -341,6 +341,10 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepR
     return fail(WEIR_ERR_UNSUPPORTED, "CUDA: experts of sizes %u and %u; multiples of 32 are needed", c.expert_ff,
                 c.shared_ff);
   }
+  if (c.recurrent.width % 32 != 0) {
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: recurrent layers of %u outputs; multiples of 32 are needed",
+                c.recurrent.width);
+  }
   // The down matrices of a step read what all chosen experts gave as one input. f32 takes the most room of all types.
   if (c.n_experts != 0 && uint64_t{c.n_experts_used} * c.expert_ff > gemv_max_cols(WeightType::kF32) / 2) {
     return fail(WEIR_ERR_UNSUPPORTED,
@@ -385,8 +389,8 @@ constexpr Backend kBackend = {
     target,
     TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
              Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kReluGate, Trait::kQkRowNorm, Trait::kNoNorm,
-             Trait::kExperts),
+             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts,
+             Trait::kReluGate, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2, Trait::kShortConv),
     RuleSet::all(),
 };
 

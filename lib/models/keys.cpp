@@ -108,6 +108,7 @@ constexpr Unread kUnread[] = {
     {"leading_dense_block_count", Idle::kZero},
     {"logit_scale", Idle::kFactor},
     {"moe_every_n_layers", Idle::kFactor},
+    {"moe_latent_size", Idle::kZero},
     {"nextn_predict_layers", Idle::kZero},
     {"residual_scale", Idle::kFactor},
     {"rope.scaling.alpha", Idle::kFactor},

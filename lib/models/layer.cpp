@@ -221,6 +221,7 @@ Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& 
   if (c.is_local(number)) attention.window = c.window;
   if (c.is_local(number) && arch.local_rope_base != 0.0f) attention.rotation = 1;
   if (arch.no_rope_every != 0 && (number + 1) % arch.no_rope_every == 0) attention.rotation = 1;
+  if (c.no_rope) attention.rotation = 1;
   if (arch.attn_sinks) WEIR_TRY(in.vector("attn_sinks.weight", c.n_heads, attention.sinks));
   if (arch.head_gate) WEIR_TRY(b.begin(Kind::kHeadGate, Row::kO, nullptr));
   WEIR_TRY(b.begin(Kind::kProject, Row::kO, nullptr));
@@ -364,8 +365,8 @@ TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
   // Taken apart by name as above. What is not used here is in every model: sizes, and numbers that all backends read.
   const auto& [arch, n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff, vocab_size, context_tokens, norm_eps,
                attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, window, global_every, n_experts,
-               n_experts_used, expert_ff, shared_ff, n_dense_layers, route, n_kv_layers, recurrent, filled_in_later] =
-      c;
+               n_experts_used, expert_ff, shared_ff, n_dense_layers, route, inner_norm_eps, no_rope, n_kv_layers,
+               recurrent, filled_in_later] = c;
   TraitSet traits;
   traits.add(Trait::kEmbeddingScale, embedding_scale != 1.0f);
   traits.add(Trait::kLogitSoftCap, logit_soft_cap != 0.0f);

@@ -202,12 +202,18 @@ Status Model::read_config(std::string_view arch) {
   WEIR_TRY(read_experts());
   WEIR_TRY(refuse_unread_keys(file_, *c.arch));
   WEIR_TRY(read_epsilon(file_, prefix, c.norm_eps));
+  c.inner_norm_eps = c.norm_eps;
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   if (c.arch->soft_caps) WEIR_TRY(read_soft_caps());
   if (c.arch->multipliers) WEIR_TRY(read_multipliers());
   WEIR_TRY(read_rope());
   WEIR_TRY(read_windows());
-  if (c.arch->no_rope_every != 0) WEIR_TRY(rope_.add_none());
+  if (c.arch->rope_if_trained) {
+    bool rotates = false;
+    WEIR_TRY(file_.get_bool(Key(prefix, "rope.scaling.finetuned"), rotates, false));
+    c.no_rope = !rotates;
+  }
+  if (c.no_rope || c.arch->no_rope_every != 0) WEIR_TRY(rope_.add_none());
   if (c.arch->adapt != nullptr) c.arch->adapt(c);
   return {};
 }
@@ -268,13 +274,21 @@ Status Model::read_multipliers() {
 Status Model::read_experts() {
   ModelConfig& c = config_;
   const char* prefix = c.arch->name;
-  const Key count_key(prefix, "expert_count"), used_key(prefix, "expert_used_count");
-  if (!c.arch->experts) {
+  const Key count_key(prefix, "expert_count");
+  if (!c.arch->experts || c.arch->may_lack_experts) {
     uint32_t n_experts = 0;
     WEIR_TRY(file_.get_u32(count_key, n_experts, 0));
     if (n_experts == 0) return {};
+    if (c.arch->experts) return read_mixture();
     return fail(WEIR_ERR_UNSUPPORTED, "%s: %u; architecture %s has no experts here", count_key.text, n_experts, prefix);
   }
+  return read_mixture();
+}
+
+Status Model::read_mixture() {
+  ModelConfig& c = config_;
+  const char* prefix = c.arch->name;
+  const Key count_key(prefix, "expert_count"), used_key(prefix, "expert_used_count");
   WEIR_TRY(get_ranged(file_, count_key, 1, kMaxExperts, c.n_experts));
   WEIR_TRY(get_ranged(file_, used_key, 1, std::min(c.n_experts, kMaxExpertsUsed), c.n_experts_used));
   const auto get_width = [&](const char* name, uint32_t otherwise, uint32_t& out) -> Status {
@@ -284,7 +298,8 @@ Status Model::read_experts() {
     return {};
   };
   // Files of 2024 lack the two widths.
-  WEIR_TRY(get_width("expert_feed_forward_length", c.d_ff / c.n_experts_used, c.expert_ff));
+  WEIR_TRY(
+      get_width("expert_feed_forward_length", c.arch->whole_experts ? c.d_ff : c.d_ff / c.n_experts_used, c.expert_ff));
   const Key lead_key(prefix, "leading_dense_block_count");
   WEIR_TRY(file_.get_u32(lead_key, c.n_dense_layers, 0));
   if (c.n_dense_layers > c.n_layers)

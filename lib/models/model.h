@@ -63,18 +63,21 @@ struct Architecture {
   const char* ffn_norm = "ffn_norm.weight";        // tensor of the norm before the feed-forward network
   // The feed-forward network is a mixture of experts.
   bool experts = false;
+  bool whole_experts = false;     // each is as wide as feed_forward_length says, where files have no key of their own
+  bool may_lack_experts = false;  // and then has a plain one: files of dense models say that there are no experts
   // One more expert that every token goes through: its result is added times a sigmoid, or as it is.
   enum class SharedExpert : uint8_t { kNone, kGated, kPlain };
   SharedExpert shared_expert = SharedExpert::kNone;
   bool choice_bias = false;  // scores must have a bias when experts are chosen; false: they may have it
   bool no_gate = false;      // feed-forward networks have no gate; the activation is the squared ReLU
   bool ffn_bias = false;     // of the router and of the experts' matrices
-  RouteRule route;           // of files without the keys
+  RouteRule route = {};      // of files without the keys
   // One layer in `global_every` sees all positions, the others the last attention.sliding_window; 0: all see all.
   uint32_t global_every = 0;
   static constexpr uint32_t kNeverGlobal = UINT32_MAX;  // with a window every layer has it
   float local_rope_base = 0.0f;             // of layers with a window, unscaled; 0: they rotate as the others
   uint32_t no_rope_every = 0;               // one layer in so many does not rotate; 0: all do
+  bool rope_if_trained = false;             // layers rotate if the key rope.scaling.finetuned says so
   bool yarn_rounds = true;                  // YaRN blends from and to whole dimensions
   void (*adapt)(ModelConfig& c) = nullptr;  // sets what no key of the file says, after the keys were read
 };
@@ -97,6 +100,8 @@ struct ModelConfig {
   uint32_t shared_ff = 0;       // rows of the shared expert's gate; 0: there is none
   uint32_t n_dense_layers = 0;  // the first so many layers have a feed-forward network in place of experts
   RouteRule route;              // of the experts
+  float inner_norm_eps = 0.0f;  // of norms inside recurrent layers
+  bool no_rope = false;         // no layer rotates
   uint32_t n_kv_layers = 0;     // with attention: what pages, streams and policies call layers
   RecurrentShape recurrent;     // of the others, if there are any
   TraitSet traits;              // what a backend must be able to compute
@@ -184,6 +189,7 @@ class Model {
   Status read_delta_net();
   Status read_mamba2();
   Status read_short_conv();
+  Status read_mixture();
   Status read_plain_shared_expert();
   Status read_route();
   Status read_weights();

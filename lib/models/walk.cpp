@@ -105,7 +105,7 @@ Status mix_delta_net(const RowPass& pass, const Recurrent& mixer, uint32_t row, 
                                       .a = mixer.a,
                                       .dt_bias = mixer.dt_bias,
                                       .norm = mixer.norm,
-                                      .eps = pass.config.norm_eps,
+                                      .eps = pass.config.inner_norm_eps,
                                       .state = state});
 }
 
@@ -124,7 +124,7 @@ Status mix_mamba2(const RowPass& pass, const Recurrent& mixer, uint32_t row, uin
                                    .dt_bias = mixer.dt_bias,
                                    .skip = mixer.skip,
                                    .norm = mixer.norm,
-                                   .eps = pass.config.norm_eps,
+                                   .eps = pass.config.inner_norm_eps,
                                    .state = state});
 }
 

@@ -66,10 +66,20 @@ void Session::restart_text() {
   detokenizer_.reset(&tokenizer, false, held.empty() || tokenizer.starts_text_after(held.back()));
 }
 
+void Session::Rewinding::meet_state(Session& s, KvCache& kv) {
+  const RecurrentState& state = s.remembered_.recurrent;
+  for (uint32_t at = state.nearest(kv.n_tokens()); at < kv.n_tokens(); at = state.nearest(kv.n_tokens())) {
+    const uint32_t before = kv.n_tokens();
+    (void)s.copies_.cut(at, true);
+    if (kv.n_tokens() == before) kv.truncate(0);
+  }
+}
+
 // What belonged to the tokens that are gone.
 Status Session::Rewinding::forget_after_cut(Session& s) {
   {
     const PageTables::Change kv = s.tables_.change();
+    meet_state(s, *kv);
     if (!s.policy_->step_rules().marks) kv->limit_stamps(s.kv_.n_tokens());
     s.remembered_.list.cut(s.kv_.n_tokens());
   }
@@ -113,7 +123,7 @@ Status Session::Rewinding::rewind_to(Session& s, uint32_t n_tokens, uint32_t fla
   if (s.remembered_.recurrent.is_on() && n_kept < n_tokens && n_kept < s.record_.first())
     return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: those from %u on are not kept to be read again", n_tokens,
                 n_kept);
-  WEIR_TRY(s.remembered_.list.can_cut(n_kept, lossy));
+  WEIR_TRY(s.remembered_.list.can_cut(s.remembered_.recurrent.is_on() ? n_kept : n_tokens, lossy));
   Status cut = cut_to(s, n_kept);
   // A copy that proved to be damaged is lost now. Without the page that was cut, others may prove to be.
   while (!cut.ok() && lossy && s.kv_.n_tokens() > n_kept) cut = cut_to(s, n_kept - n_kept % kPageTokens);
