@@ -21,7 +21,9 @@
 //   unit<u>(p, h, f): calls f as above for weights 64u .. 64u+63 times their integer sub-scales;
 //   |q| * 16 * 32767 must be below 2^31.
 //
-// A decoder of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32.
+// A decoder of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32. Blocks whose scales
+// are too far apart for integers are decoded as floats, too: such a decoder has kGroupBytes instead, and load(d, p, k),
+// the weights of a group from k on; rows are a multiple of the vector.
 #include "cpu/matmul_kernels.h"
 #include "cpu/matmul_simd-inl.h"
 #include "cpu/plain_kernels.h"
@@ -148,11 +150,27 @@ struct RowGroups {
   HWY_INLINE const uint8_t* operator[](size_t r) const { return first[r] + offset; }
 };
 
+// Whether a decoder of floats has blocks.
+template <class Dec>
+concept HasGroups = requires {
+  Dec::kGroupBytes;
+};
+
 template <class Dec>
 constexpr size_t group_bytes() {
   if constexpr (Dec::kLayout == Layout::kBlocks) return kSubs * Dec::kBlockBytes;
   if constexpr (Dec::kLayout == Layout::kSuperBlocks) return Dec::kBlockBytes;
-  if constexpr (Dec::kLayout == Layout::kFloats) return kGroup * Dec::kBytes;
+  if constexpr (Dec::kLayout == Layout::kFloats) {
+    if constexpr (HasGroups<Dec>) return Dec::kGroupBytes;
+    if constexpr (!HasGroups<Dec>) return kGroup * Dec::kBytes;
+  }
+}
+
+// Weights k .. k + lanes of a group of floats at p.
+template <class Dec, class D>
+HWY_INLINE Vec<D> load_floats(D d, const uint8_t* p, size_t k) {
+  if constexpr (HasGroups<Dec>) return Dec::load(d, p, k);
+  if constexpr (!HasGroups<Dec>) return Dec::load(d, p + k * Dec::kBytes);
 }
 
 template <class Dec>
@@ -368,14 +386,16 @@ HWY_INLINE void dot_group_floats(const uint8_t* p, size_t n_cols, const ActGroup
   constexpr size_t kLanes = hn::MaxLanes(df);
   size_t k = 0;
   for (; k + kLanes <= n_cols; k += kLanes) {
-    const auto w = Dec::load(df, p + k * Dec::kBytes);
+    const auto w = load_floats<Dec>(df, p, k);
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[t] = hn::MulAdd(w, hn::LoadU(df, act[t].x + k), acc[t]);
   }
-  for (; k < n_cols; ++k) {  // the last columns go to lane 0
-    const float w = Dec::one(p + k * Dec::kBytes);
-    for (size_t t = 0; t < kTok; ++t) {
-      acc[t] = hn::Add(acc[t], hn::IfThenElseZero(hn::FirstN(df, 1), hn::Set(df, w * act[t].x[k])));
+  if constexpr (!HasGroups<Dec>) {
+    for (; k < n_cols; ++k) {  // the last columns go to lane 0
+      const float w = Dec::one(p + k * Dec::kBytes);
+      for (size_t t = 0; t < kTok; ++t) {
+        acc[t] = hn::Add(acc[t], hn::IfThenElseZero(hn::FirstN(df, 1), hn::Set(df, w * act[t].x[k])));
+      }
     }
   }
 }
@@ -497,8 +517,10 @@ void decode_float(const DecodeCall& c, Tile& tile) {
     float* f = tile.f + r * kGroup;
     if constexpr (Dec::kLayout == Layout::kFloats) {
       size_t k = 0;
-      for (; k + kLanes <= c.n_cols; k += kLanes) hn::Store(Dec::load(df, p + k * Dec::kBytes), df, f + k);
-      for (; k < c.n_cols; ++k) f[k] = Dec::one(p + k * Dec::kBytes);
+      for (; k + kLanes <= c.n_cols; k += kLanes) hn::Store(load_floats<Dec>(df, p, k), df, f + k);
+      if constexpr (!HasGroups<Dec>) {
+        for (; k < c.n_cols; ++k) f[k] = Dec::one(p + k * Dec::kBytes);
+      }
     } else {
       HWY_ALIGN int16_t q[kGroup];
       HWY_ALIGN float scale[kSubs], low[kHalves] = {};

@@ -1,10 +1,6 @@
 // MXFP4: indices of doubled values, bytes of exponents. Contract: common/unpack.glsl.
+#include "common/fp4_values.glsl"
 #include "common/unpack.glsl"
-
-// The values doubled; the second zero is not used.
-const float kMxfp4Values[16] =
-    float[16](0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0);
-vec4 mxfp4_values(uvec4 i) { return vec4(kMxfp4Values[i.x], kMxfp4Values[i.y], kMxfp4Values[i.z], kMxfp4Values[i.w]); }
 
 // 2 to the power e - 128; 255 is not a number.
 float mxfp4_scale(uint e) {
@@ -17,6 +13,6 @@ void decode8(uvec2 data, uint n, uint b, uint g, out vec4 lo, out vec4 hi) {
     const float scale = mxfp4_scale(u8_at(p, 4u * n, b));
     uvec4 a, c;
     indices8(p, b, g, a, c);
-    lo = scale * mxfp4_values(a);
-    hi = scale * mxfp4_values(c);
+    lo = scale * fp4_values(a);
+    hi = scale * fp4_values(c);
 }

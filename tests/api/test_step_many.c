@@ -258,6 +258,8 @@ static void step_many__of_every_weight_type(void **state) {
     static const char *const names[] = {"llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0",
                                         "llama_q4_1", "llama_q5_0", "llama_q5_1", "llama_iq4_nl", "llama_mxfp4",
                                         "llama_q2_k", "llama_q3_k", "llama_iq4_xs", "llama_q4_k", "llama_q5_k",
+                                        "llama_nvfp4", "llama_iq2_xxs", "llama_iq2_xs", "llama_iq2_s",
+                                        "llama_iq3_xxs", "llama_iq3_s",
                                         "llama_q6_k", "qwen2_q8_0", "qwen3_f32", "gemma3_f32", "qwen3moe_q8_0",
                                         "qwen2moe_f32", "gpt_oss_f32", "gpt_oss_mxfp4", "gemma2_f32", "phi3_long",
                                         "smollm3_f32", "granite_f32", "olmo2_f32", "glm4_f32", "llama_q4_k_m_mix",

@@ -67,7 +67,7 @@ void bench_model__experts_decode(void**) {
 void bench_model__k_types_decode(void**) {
   const RuntimePtr runtime = create_runtime(1);
   const ModelShape shape = {"small-qwen", "qwen2", 2, 256, 4, 2, 64, 512, 512, 256, false, 10000.0f};
-  for (const char* type : {"q4_k", "q5_k", "q6_k"}) {
+  for (const char* type : {"q4_k", "q5_k", "q6_k", "nvfp4", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"}) {
     const ModelPtr model = open_model(runtime.get(), bench_model_file(shape, type, g_folder));
     assert_string_equal(model_info(model.get()).weight_type, type);
     decodes(model.get());

@@ -18,7 +18,10 @@ using namespace weir;
 
 // Several super-blocks, and numbers of blocks that are no multiple of 8 where the type allows it.
 constexpr uint32_t kRows = 3;
-uint32_t columns_of(WeightType type) { return weight_type_info(type).block_weights == 256 ? 512 : 352; }
+uint32_t columns_of(WeightType type) {
+  const uint32_t weights = weight_type_info(type).block_weights;
+  return weights == 256 ? 512 : weights == 64 ? 320 : 352;
+}
 
 // A matrix of random blocks as a file holds it.
 struct Matrix {

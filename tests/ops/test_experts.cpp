@@ -48,7 +48,9 @@ constexpr Spec kSpecs[] = {
   {text,                                                            \
    WeightType::k##Name,                                             \
    WeightType::k##Name,                                             \
-   block_weights == 256 ? 512 : 96,                                 \
+   block_weights == 256  ? 512                                      \
+   : block_weights == 64 ? 192                                      \
+                         : 96,                                      \
    7,                                                               \
    3,                                                               \
    block_weights == 256 ? 256 : 64},

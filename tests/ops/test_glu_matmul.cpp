@@ -36,6 +36,7 @@ constexpr Spec kSpecs[] = {
    131,                                                             \
    block_weights == 1    ? 77                                       \
    : block_weights == 32 ? 288                                      \
+   : block_weights == 64 ? 320                                      \
                          : 512,                                     \
    block_weights == 1 ? 1e-12 : kIntegerNmse,                       \
    block_weights == 1 ? kFloatReason : kIntegerReason},

@@ -34,9 +34,10 @@ constexpr double kCudaGemmError = 5e-3;
 // The row of a weight type. The last width is a multiple of 32, which the GPU needs.
 TypeRow row_of(WeightType type, uint32_t block_weights) {
   if (block_weights == 1) return {type, {1, 7, 33, 300, 513, 288}, kFloatNmse, kFloatError, kFloatReason};
-  const bool is_small = block_weights == 32;
-  return {type, is_small ? std::vector<uint32_t>{32, 288, 384, 608} : std::vector<uint32_t>{256, 768}, kIntegerNmse,
-          kIntegerError, kIntegerReason};
+  const std::vector<uint32_t> n_cols = block_weights == 32   ? std::vector<uint32_t>{32, 288, 384, 608}
+                                       : block_weights == 64 ? std::vector<uint32_t>{64, 320, 384, 576}
+                                                             : std::vector<uint32_t>{256, 768};
+  return {type, n_cols, kIntegerNmse, kIntegerError, kIntegerReason};
 }
 
 // Every type of the list, so that a new type is tested without a change here.
@@ -227,6 +228,56 @@ void make_largest(BlockQ5_0& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to
 void make_largest(BlockQ5_1& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.minimum = 0; }
 void make_largest(BlockIQ4_NL& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(-0.5f); }
 void make_largest(BlockMXFP4& b) { std::memset(&b, 0x77, sizeof b), b.scale = 127; }
+void make_largest(BlockNVFP4& b) {
+  std::memset(&b, 0x77, sizeof b);
+  std::memset(b.scales, 56, sizeof b.scales);  // 1
+}
+// The number of the grid's entry with the largest sum of values.
+template <class Weight, size_t kN>
+uint32_t largest_entry(const uint16_t (&grid)[kN], Weight weight, size_t n_weights) {
+  uint32_t best = 0;
+  int best_sum = 0;
+  for (uint32_t e = 0; e < kN; ++e) {
+    int sum = 0;
+    for (size_t k = 0; k < n_weights; ++k) sum += weight(grid[e], k);
+    if (sum > best_sum) best = e, best_sum = sum;
+  }
+  return best;
+}
+void make_largest(BlockIQ2_XXS& b) {
+  const uint32_t e = largest_entry(kIq2XxsGrid, grid2_weight, 8);
+  b.scale = f32_to_f16(0.5f);
+  for (auto& s : b.sub) std::memset(s.q, static_cast<int>(e), sizeof s.q), s.word = 0xF0000000u;
+}
+void make_largest(BlockIQ2_XS& b) {
+  const uint32_t e = largest_entry(kIq2XsGrid, grid2_weight, 8);
+  std::memset(&b, 0xFF, sizeof b);
+  b.scale = f32_to_f16(0.5f);
+  for (size_t i = 0; i < 32; ++i) b.q[i] = static_cast<uint16_t>(e);
+}
+void make_largest(BlockIQ2_S& b) {
+  const uint32_t e = largest_entry(kIq2SGrid, grid2_weight, 8);
+  std::memset(&b, 0xFF, sizeof b);
+  b.scale = f32_to_f16(0.5f);
+  std::memset(b.q, static_cast<int>(e & 255), sizeof b.q);
+  std::memset(b.high, static_cast<int>((e >> 8) * 0x55), sizeof b.high);
+  std::memset(b.signs, 0, sizeof b.signs);
+}
+void make_largest(BlockIQ3_XXS& b) {
+  const auto weight = [](uint32_t entry, size_t k) { return grid3_weight(kIq3XxsValues, entry, k); };
+  std::memset(b.q, static_cast<int>(largest_entry(kIq3XxsGrid, weight, 4)), sizeof b.q);
+  b.scale = f32_to_f16(0.5f);
+  for (size_t s = 0; s < 8; ++s) b.sub[s] = 0xF0000000u;
+}
+void make_largest(BlockIQ3_S& b) {
+  const auto weight = [](uint32_t entry, size_t k) { return grid3_weight(kIq3SValues, entry, k); };
+  const uint32_t e = largest_entry(kIq3SGrid, weight, 4);
+  std::memset(&b, 0xFF, sizeof b);
+  b.scale = f32_to_f16(0.5f);
+  std::memset(b.q, static_cast<int>(e & 255), sizeof b.q);
+  std::memset(b.high, e >> 8 != 0 ? 0xFF : 0, sizeof b.high);
+  std::memset(b.signs, 0, sizeof b.signs);
+}
 void make_largest(BlockQ2_K& b) { std::memset(&b, 0xFF, sizeof b), b.scale = f32_to_f16(0.5f), b.min_scale = 0; }
 void make_largest(BlockQ3_K& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(0.5f); }
 void make_largest(BlockIQ4_XS& b) { std::memset(&b, 0, sizeof b), b.scale = f32_to_f16(0.5f); }
@@ -270,10 +321,14 @@ void largest_sums(const Backend& backend) {
 // A scale byte that is no number must not turn into a plausible result, and must not affect other rows. Nothing is
 // promised of scales in f16: some instruction sets have no conversion that knows of NaN.
 template <class Block>
+concept HasScaleByte = requires(Block b) {
+  requires sizeof b.scale == 1;
+};
+template <class Block>
 void damaged_scale_of(const Backend& backend, WeightType type) {
   if constexpr (Block::kWeights > 1) {
     Block block;
-    if constexpr (sizeof block.scale == 1) {
+    if constexpr (HasScaleByte<Block>) {
       constexpr uint32_t kCols = 512, kRows = 40, kBad = 7;
       Matrix m(type, kRows, kCols, 23);
       uint8_t* at = m.data() + kBad * m.w().row_bytes + sizeof block;  // the second block of the row

@@ -23,7 +23,8 @@ struct Matrix {
   explicit Matrix(WeightType type) {
     w.type = type;
     w.n_rows = kRows;
-    w.n_cols = weight_type_info(type).block_weights == 256 ? 512 : 352;
+    const uint32_t weights = weight_type_info(type).block_weights;
+    w.n_cols = weights == 256 ? 512 : weights == 64 ? 320 : 352;
     w.row_bytes = weight_row_bytes(type, w.n_cols);
     bytes.resize(kRows * w.row_bytes);
     fill_random_blocks(type, bytes.data(), size_t{kRows} * w.n_cols, 7, 1.0f);

@@ -525,8 +525,9 @@ void add_bench(CLI::App& program, Action& action) {
       ->check(one_of(shapes))
       ->type_name("NAME");
   app->add_option("--type", flags->type, "Weight type of --shape; default q8_0")
-      ->check(one_of({"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q2_k", "q3_k",
-                      "iq4_xs", "q4_k", "q5_k", "q6_k"}))
+      ->check(one_of({"f32",    "f16",   "bf16",   "q8_0",    "q4_0",   "q4_1",  "q5_0", "q5_1",
+                      "iq4_nl", "mxfp4", "nvfp4",  "iq2_xxs", "iq2_xs", "iq2_s", "q2_k", "iq3_xxs",
+                      "iq3_s",  "q3_k",  "iq4_xs", "q4_k",    "q5_k",   "q6_k"}))
       ->type_name("TYPE");
   app->add_option("--cache-dir", flags->cache_dir,
                   "Where the files of --shape are kept; default weir-bench in $XDG_CACHE_HOME or ~/.cache")

@@ -57,6 +57,14 @@ void make_sane(const std::string& type, uint8_t* block, Random& random) {
     put_u16(block, 0x0cdc);  // 3.0e-04
   } else if (type == "mxfp4") {
     block[0] = 120;  // 2 to the power -7
+  } else if (type == "nvfp4") {
+    std::memset(block, 4, 4);  // 7.8e-3
+  } else if (type == "iq2_xxs") {
+    put_u16(block, 0x0e24);  // 3.7e-4
+  } else if (type == "iq2_xs" || type == "iq2_s") {
+    put_u16(block, 0x0dd0);  // 3.5e-4
+  } else if (type == "iq3_xxs" || type == "iq3_s") {
+    put_u16(block, 0x08ac);  // 1.4e-4
   } else if (type == "q2_k") {
     put_u16(block + 80, 0x15e8), put_u16(block + 82, 0x186e);  // 1.4e-03 and 1.5 times it
   } else if (type == "q3_k") {

@@ -14,7 +14,8 @@ from recurrent_file import Draw, Recurrent, recurrent_keys, recurrent_tensors
 NORM_EPS = 1e-5
 
 FILE_TYPES = {T.F32: 0, T.F16: 1, T.BF16: 32, T.Q8_0: 7, T.Q4_0: 2, T.Q4_1: 3, T.Q5_0: 8, T.Q5_1: 9, T.IQ4_NL: 25,
-              T.MXFP4: 38, T.Q2_K: 10, T.Q3_K: 12, T.IQ4_XS: 30, T.Q4_K: 15, T.Q5_K: 17, T.Q6_K: 18}
+              T.MXFP4: 38, T.NVFP4: 39, T.IQ2_XXS: 19, T.IQ2_XS: 20, T.IQ2_S: 28, T.Q2_K: 10, T.IQ3_XXS: 23,
+              T.IQ3_S: 26, T.Q3_K: 12, T.IQ4_XS: 30, T.Q4_K: 15, T.Q5_K: 17, T.Q6_K: 18}
 
 # The 6-bit matrices of a Q4_K_M file: the output, and in the more important layers the value and down projections.
 Q4_K_M = {"attn_v": T.Q6_K, "ffn_down": T.Q6_K, "output": T.Q6_K}
@@ -102,7 +103,13 @@ MODELS = [
     Model("llama_q5_1", qtype=T.Q5_1, d_model=128, tied=False),
     Model("llama_iq4_nl", qtype=T.IQ4_NL, d_model=128, tied=False),
     Model("llama_mxfp4", qtype=T.MXFP4, d_model=128, tied=False),
+    Model("llama_nvfp4", qtype=T.NVFP4, d_model=128, tied=False),
+    Model("llama_iq2_xxs", qtype=T.IQ2_XXS, **BIG),
+    Model("llama_iq2_xs", qtype=T.IQ2_XS, **BIG),
+    Model("llama_iq2_s", qtype=T.IQ2_S, **BIG),
     Model("llama_q2_k", qtype=T.Q2_K, **BIG),
+    Model("llama_iq3_xxs", qtype=T.IQ3_XXS, **BIG),
+    Model("llama_iq3_s", qtype=T.IQ3_S, **BIG),
     Model("llama_q3_k", qtype=T.Q3_K, **BIG),
     Model("llama_iq4_xs", qtype=T.IQ4_XS, **BIG),
     Model("llama_q4_k", qtype=T.Q4_K, **BIG),
@@ -196,8 +203,10 @@ def add_tokenizer(w):
 
 # Types whose blocks are random bytes, because the gguf package does not quantise to them: offsets of the f16 scales,
 # and their ratios. A scale of minimums follows that of the weights, in the ratio that centres the values; without one,
-# inner scales or the numbers themselves have signs, and the mean is near zero.
-RANDOM_BLOCKS = {T.IQ4_NL: ([0], [1.0]), T.IQ4_XS: ([0], [1.0]), T.Q3_K: ([108], [1.0]), T.Q6_K: ([208], [1.0]),
+# inner scales or the numbers themselves have signs, and the mean is near zero. NVFP4's scales are bytes.
+RANDOM_BLOCKS = {T.IQ2_XXS: ([0], [1.0]), T.IQ2_XS: ([0], [1.0]), T.IQ2_S: ([0], [1.0]), T.IQ3_XXS: ([0], [1.0]),
+                 T.IQ3_S: ([0], [1.0]), T.NVFP4: ([0, 1, 2, 3], [1.0]),
+                 T.IQ4_NL: ([0], [1.0]), T.IQ4_XS: ([0], [1.0]), T.Q3_K: ([108], [1.0]), T.Q6_K: ([208], [1.0]),
                  T.Q2_K: ([80, 82], [1.0, 1.5]), T.Q4_K: ([0, 2], [1.0, 7.5]), T.Q5_K: ([0, 2], [1.0, 15.5])}
 
 
@@ -210,6 +219,9 @@ def random_blocks(rng, shape, std, qtype):
     at, ratio = RANDOM_BLOCKS[qtype]
 
     def put(scale):
+        if qtype == T.NVFP4:
+            blocks[:, at] = gguf.quants.NVFP4.fp32_to_ue4m3((scale * jitter).astype(np.float32))
+            return
         for a, r in zip(at, ratio):
             blocks[:, a:a + 2] = (scale * r * jitter).astype(np.float16).view(np.uint8)
 

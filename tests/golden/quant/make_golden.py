@@ -28,6 +28,17 @@ SC3_PACKED = bytes.fromhex("21de4310 010fef0f ee51ee84")
 SC_XS = [1, -32, 31, -1, 17, -17, 0, 5]               # IQ4_XS: the same
 SC_XS_PACKED = bytes.fromhex("72a3 01fff150")
 
+# Types with grids: some entries, and eight signs as bytes; the eighth of IQ2_XXS, IQ2_XS and IQ3_XXS is not stored.
+GRID = {"iq3_s": {0: (1, 1, 1, 1), 1: (3, 1, 1, 1), 257: (5, 7, 9, 5), 511: (1, 1, 15, 15)},
+        "iq3_xxs": {0: (4, 4, 4, 4), 1: (20, 4, 4, 4), 128: (4, 62, 28, 20), 255: (4, 28, 52, 62)},
+        "iq2_s": {0: (8,) * 8, 1: (43,) + (8,) * 7, 257: (8, 43, 25, 25, 25, 8, 25, 8), 1023: (43,) * 8},
+        "iq2_xs": {0: (8,) * 8, 1: (43,) + (8,) * 7, 300: (8, 25, 25, 8, 8, 25, 8, 25), 511: (43,) * 8},
+        "iq2_xxs": {0: (8,) * 8, 1: (43,) + (8,) * 7, 128: (8, 43, 8, 8, 8, 43, 43, 8),
+                    255: (8, 25, 8, 8, 25, 43, 43, 43)}}
+SIGNS = [0x00, 0x81, 0x3C, 0xFF]  # an even number of minus signs each
+NV_SCALES = [0x38, 0x01, 0x7E, 0x7F]  # NVFP4: 1, 2^-9, 448, and one that counts as 0
+NV_VALUES = [1.0, 2.0**-9, 448.0, 0.0]
+
 
 def f16(x):
     return struct.pack("<e", x)
@@ -76,6 +87,61 @@ def hand_iq4_nl():
 def hand_mxfp4():
     values = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
     return bytes([125]) + STAIRS, [0.25 * v for v in values + values[::-1]]
+
+
+def hand_nvfp4():
+    values = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
+    out = []
+    for s, scale in enumerate(NV_VALUES):  # bytes 8s .. 8s+7 of the stairs, twice
+        first = s % 2 * 8
+        out += [scale * values[first + i] for i in range(8)] + [scale * values[15 - first - i] for i in range(8)]
+    return bytes(NV_SCALES) + STAIRS * 2, out
+
+
+def grid_values(name, n, scale_of):
+    """Group g of n neighbours has entry g % 4 of GRID and, of every eight weights, signs g * n / 8 % 4."""
+    entries, out = list(GRID[name].values()), []
+    for w in range(256):
+        sign = -1 if SIGNS[w // 8 % 4] >> w % 8 & 1 else 1
+        out.append(scale_of(w) * entries[w // n % 4][w % n] * sign)
+    return out
+
+
+def hand_iq2_xxs():
+    # The word of sub-block s: seven bits of each of SIGNS; s from bit 28 on.
+    signs = sum((v & 127) << 7 * k for k, v in enumerate(SIGNS))
+    subs = b"".join(bytes(GRID["iq2_xxs"]) + struct.pack("<I", signs | s << 28) for s in range(8))
+    return f16(0.5) + subs, grid_values("iq2_xxs", 8, lambda w: 0.5 * (1 + 2 * (w // 32)) / 8)
+
+
+def hand_iq2_xs():
+    # Sub-scale s of 16 weights is s.
+    q = struct.pack("<4H", *(e | (v & 127) << 9 for e, v in zip(GRID["iq2_xs"], SIGNS)))
+    return (f16(0.5) + q * 8 + bytes(2 * i | (2 * i + 1) << 4 for i in range(8)),
+            grid_values("iq2_xs", 8, lambda w: 0.5 * (1 + 2 * (w // 16)) / 8))
+
+
+def hand_iq2_s():
+    q = bytes(e & 255 for e in GRID["iq2_s"])
+    high = sum((e >> 8) << 2 * k for k, e in enumerate(GRID["iq2_s"]))
+    subs = bytes(2 * i | (2 * i + 1) << 4 for i in range(8))
+    return (f16(0.5) + q * 8 + bytes(SIGNS) * 8 + bytes([high]) * 8 + subs,
+            grid_values("iq2_s", 8, lambda w: 0.5 * (1 + 2 * (w // 16)) / 8))
+
+
+def hand_iq3_xxs():
+    signs = sum((v & 127) << 7 * k for k, v in enumerate(SIGNS))
+    words = b"".join(struct.pack("<I", signs | s << 28) for s in range(8))
+    return (f16(0.5) + bytes(GRID["iq3_xxs"]) * 16 + words,
+            grid_values("iq3_xxs", 4, lambda w: 0.5 * (1 + 2 * (w // 32)) / 4))
+
+
+def hand_iq3_s():
+    q = bytes(e & 255 for e in GRID["iq3_s"])
+    high = sum((e >> 8) << k for k, e in enumerate(GRID["iq3_s"])) * 0x11
+    subs = bytes(2 * i | (2 * i + 1) << 4 for i in range(4))
+    return (f16(0.5) + q * 16 + bytes([high]) * 8 + bytes(SIGNS) * 8 + subs,
+            grid_values("iq3_s", 4, lambda w: 0.5 * (1 + 2 * (w // 32))))
 
 
 def hand_q2_k():
@@ -165,6 +231,16 @@ def exponent_type():
     return make
 
 
+def byte_scales_type(n):
+    """The same for a type whose first n bytes are scales: any byte is one."""
+    def make(rng, size):
+        for first in range(0, 256, n):
+            yield bytes((first + i) % 256 for i in range(n)) + rng.bytes(size - n)
+        for fill in FILLS:
+            yield bytes([0x38]) * n + bytes([fill]) * (size - n)
+    return make
+
+
 def float_type(infinity):
     """Edge and random values of a 16-bit float type: both infinities, the values next to 0 and 1, anything but NaN."""
     def make(rng, size):
@@ -183,7 +259,10 @@ TYPES = {
     T.Q8_0: (hand_q8_0, block_type([0])), T.Q4_0: (hand_q4_0, block_type([0])),
     T.Q4_1: (hand_q4_1, block_type([0, 2])), T.Q5_0: (hand_q5_0, block_type([0])),
     T.Q5_1: (hand_q5_1, block_type([0, 2])), T.IQ4_NL: (hand_iq4_nl, block_type([0])),
-    T.MXFP4: (hand_mxfp4, exponent_type()),
+    T.MXFP4: (hand_mxfp4, exponent_type()), T.NVFP4: (hand_nvfp4, byte_scales_type(4)),
+    T.IQ2_XXS: (hand_iq2_xxs, block_type([0])), T.IQ2_XS: (hand_iq2_xs, block_type([0])),
+    T.IQ2_S: (hand_iq2_s, block_type([0])), T.IQ3_XXS: (hand_iq3_xxs, block_type([0])),
+    T.IQ3_S: (hand_iq3_s, block_type([0])),
     T.Q2_K: (hand_q2_k, block_type([80, 82])), T.Q3_K: (hand_q3_k, block_type([108])),
     T.IQ4_XS: (hand_iq4_xs, block_type([0])),
     T.Q4_K: (hand_q4_k, block_type([0, 2])), T.Q5_K: (hand_q5_k, block_type([0, 2])),

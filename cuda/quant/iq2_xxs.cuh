@@ -1,0 +1,48 @@
+// IQ2_XXS on the GPU, in the planes of lib/quant/iq2_xxs.h.
+#pragma once
+
+#include "cuda/quant/grid.cuh"
+#include "quant/iq2_xxs.h"
+
+namespace weir::cuda {
+
+__device__ const uint16_t kGridIQ2_XXS[256] = {
+#define G(even, odd) even, odd
+#include "quant/iq2_xxs_grid.inc"
+#undef G
+};
+
+template <>
+struct Format<WeightType::kIQ2_XXS> {
+  static constexpr bool kInteger = true;
+  static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 3;
+  struct Planes {
+    const uint2* sub;
+    const uint16_t* scale;
+  };
+  struct Regs {
+    uint2 sub;
+    uint16_t scale;
+  };
+  __host__ __device__ static Planes planes(const uint8_t* data, size_t n_blocks) {
+    return {reinterpret_cast<const uint2*>(data), reinterpret_cast<const uint16_t*>(data + 8 * n_blocks)};
+  }
+  __device__ static Planes at(const Planes& p, size_t b) { return {p.sub + b, p.scale + b / 8}; }
+  __device__ static Regs load(const Planes& p) { return {load_stream(p.sub), __ldg(p.scale)}; }
+  __device__ static uint2 entry(uint32_t q, uint32_t i) {
+    return grid2_bytes(__ldg(kGridIQ2_XXS + (q >> (8 * i) & 255u)));
+  }
+  using Words = GridWords;
+  __device__ static Words unpack(const Regs& r, uint32_t) {
+    const uint32_t q = r.sub.x, signs = even_signs(r.sub.y);
+    const int sub = odd_scale(r.sub.y >> 28);
+    const uint2 a = entry(q, 0), b = entry(q, 1), c = entry(q, 2), d = entry(q, 3);
+    return {{with_signs(uint4{a.x, a.y, b.x, b.y}, signs), with_signs(uint4{c.x, c.y, d.x, d.y}, signs >> 16)},
+            {sub, sub},
+            0.125f * half_bits(r.scale)};
+  }
+  __device__ static float dot(const Words& w, const std::byte* at, float total) { return grid_dot(w, Act(at), total); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s), out); }
+};
+
+}  // namespace weir::cuda
