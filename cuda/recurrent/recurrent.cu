@@ -1,4 +1,4 @@
-// The ops of recurrent layers. For one token: a kernel in which a block takes a head, and in Mamba-2, whose norm is over
+// The ops of recurrent layers. For one token: a kernel in which a block takes a head, and in Mamba-2, whose norm is of
 // a group of heads, a second one for it. For prompts: a scan over the tokens in which a block takes some columns of a
 // head, then the norms. Sums are kept in f32; what a pass reads and writes is chosen by the state's `current`, which
 // the kernels read.

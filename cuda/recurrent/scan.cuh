@@ -63,12 +63,13 @@ class ScanChannels {
 
   // Begins to load the inputs of the tokens from `first` on.
   __device__ void load(uint32_t first) {
-    if constexpr (kTaps == 0) return;
+    if constexpr (kTaps != 0) {
 #pragma unroll
-    for (uint32_t n = 0; n < kOwn; ++n) {
+      for (uint32_t n = 0; n < kOwn; ++n) {
 #pragma unroll
-      for (uint32_t t = 0; t < kScanTokens; ++t)
-        input_[n][t] = valid_[n] && first + t < a_.n_tok ? a_.input[(first + t) * a_.stride + channel_[n]] : 0.0f;
+        for (uint32_t t = 0; t < kScanTokens; ++t)
+          input_[n][t] = valid_[n] && first + t < a_.n_tok ? a_.input[(first + t) * a_.stride + channel_[n]] : 0.0f;
+      }
     }
   }
 

@@ -14,6 +14,7 @@
 #include "cuda/pages/page_digest.cuh"
 #include "cuda/pages/page_recall.cuh"
 #include "cuda/pages/page_score.cuh"
+#include "cuda/recurrent/recurrent.cuh"
 #include "cuda/session.h"
 #include "device/kernels/sparse_layer.h"
 #include "device/module.h"
@@ -350,6 +351,14 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepR
     return fail(WEIR_ERR_UNSUPPORTED,
                 "CUDA: %u experts of %u for each token do not fit into the device's shared memory", c.n_experts_used,
                 c.expert_ff);
+  }
+  const RecurrentShape& r = c.recurrent;
+  if (r.n_heads != 0 && !has_recurrent_kernels(r.key_dim, r.value_dim, r.n_taps)) {
+    return fail(
+        WEIR_ERR_UNSUPPORTED,
+        "CUDA: recurrent layers with sums of %u x %u a head and %u taps; multiples of 4 up to %u x %u and up to "
+        "%u taps are needed",
+        r.key_dim, r.value_dim, r.n_taps, kMaxKeyDim, kMaxValueDim, kMaxTaps);
   }
   const size_t recall_bytes =
       rules.recalls ? page_recall_shared_bytes(rules, needs.recall_slots, needs.pages_per_stream) : 0;

@@ -12,6 +12,7 @@
 #include "shaders/moves.h"
 #include "shaders/pages.h"
 #include "shaders/recall.h"
+#include "shaders/recurrent.h"
 #include "shaders/shared.h"
 #include "shaders/step.h"
 

@@ -12,6 +12,7 @@
 #include "policy/policy.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"
+#include "vulkan/ops_recurrent.h"
 #include "vulkan/rope_turns.h"
 #include "vulkan/step_gemv.h"
 #include "vulkan/vulkan_queue.h"
@@ -209,6 +210,8 @@ uint64_t session_device_bytes(const OpShapes& shapes) {
 Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {
   if (needs.pages_per_stream == 0) return {};  // attention on the host
   WEIR_TRY(check_head_dim(c.head_dim));
+  const RecurrentShape& r = c.recurrent;
+  if (r.n_heads != 0) WEIR_TRY(check_recurrent("recurrent layers", r.key_dim, r.value_dim, r.n_taps));
   if (rules.recalls && needs.pages_per_stream > kMaxRecallRows)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall over %u tokens; %u are the most",
                 needs.pages_per_stream * kPageTokens, kMaxRecallRows * kPageTokens);

@@ -1,6 +1,7 @@
 // The staged backend; see staged_backend.h. The arrays of a call lie in one block of device memory, with a guard after
 // each, and are copied together. Afterwards guards and inputs must be unchanged. With the environment variable
 // WEIR_STAGE_SEPARATE every array is an allocation of its own and of exactly its size, for memory checkers.
+// Longer than 600 lines because it lists the arrays of every op.
 #include "tests/ops/staged_backend.h"
 
 #include <unistd.h>
@@ -534,7 +535,14 @@ Status run_staged(size_t op, Status (*device_op)(OpContext&, const Args&), Statu
     return status;
   }
   ++calls.unsupported;
-  return reference(cx, a);
+  // The reference may need scratch memory where the device's ops do not.
+  static std::vector<double> scratch(size_t{1} << 17);
+  OpContext own = cx;
+  if (cx.scratch_bytes < scratch.size() * sizeof(double)) {
+    own.scratch = reinterpret_cast<std::byte*>(scratch.data());
+    own.scratch_bytes = scratch.size() * sizeof(double);
+  }
+  return reference(own, a);
 }
 
 #define WEIR_OP(name, Args)                                                                   \
