@@ -95,7 +95,7 @@ void rope_base__missing(void**) {
       {"glm4_f32", "glm4", 1e4, true, "10000"},           {"phi3_f32", "phi3", 1e4, true, "10000"},
       {"gemma2_f32", "gemma2", 1e4, false, "10000"},      {"llama_f32", "llama", 1e4, false, "10000"},
       {"gpt_oss_f32", "gpt-oss", 150000, true, "150000"}, {"qwen35_f32", "qwen35", 1e4, true, "10000"},
-      {"lfm2_f32", "lfm2", 1e4, true, "10000"},
+      {"lfm2_f32", "lfm2", 1e4, true, "10000"},           {"nemotron_h_f32", "nemotron_h", 1e4, true, "10000"},
   };
   static_assert(std::size(cases) == std::size(weir::test::kArchitectures));
   for (const auto& c : cases) {
