@@ -30,6 +30,7 @@ from recurrent_hf import recurrent_ablations, recurrent_model
 HERE = Path(__file__).resolve().parent
 N_TOK = 40       # two full pages of 16 tokens and a half-filled one
 SEEDS = 1024     # token sequences tried per model
+BATCH = 32       # so many at a time
 MIN_GAP = 1e-3   # smallest accepted (top1 - top2) / max |logit| of a position
 
 
@@ -256,44 +257,63 @@ def smallest_gap(logits):
     return float(((best[:, 1] - best[:, 0]) / np.abs(logits).max(axis=1)).min())
 
 
-def smallest_margin(m, router_logits):
-    """The least lead of the last expert chosen over the first one left out, and of groups likewise, relative to the
-    largest logit or score."""
+def smallest_margin(decisions):
+    """The least lead of the last value chosen over the first one left out, relative to the largest value, of all
+    decisions: (values [n_tok, n], how many are chosen)."""
     worst = np.inf
-    for logits in router_logits:
-        if m.groups[0] > 1:
-            each = np.sort(logits.reshape(len(logits), m.groups[0], -1), axis=2)[:, :, -2:].sum(2)
-            best = np.sort(each, axis=1)[:, ::-1]
-            worst = min(worst, float(((best[:, m.groups[1] - 1] - best[:, m.groups[1]]) / np.abs(each).max()).min()))
-            left = each >= best[:, m.groups[1] - 1:m.groups[1]]
-            logits = np.where(np.repeat(left, m.experts // m.groups[0], axis=1), logits, logits.min() - 1)
-        best = np.sort(logits, axis=1)[:, ::-1]
-        worst = min(worst, float(((best[:, m.used - 1] - best[:, m.used]) / np.abs(logits).max()).min()))
+    for values, n_used in decisions:
+        best = np.sort(values, axis=1)[:, ::-1]
+        lead = best[:, n_used - 1] - best[:, n_used]
+        worst = min(worst, float((lead / np.abs(values[np.isfinite(values)]).max()).min()))
     return worst
 
 
-def watch_routers(model):
-    """Keeps the router's logits of the latest pass in model.margins, one array per layer, or the scores with the bias
-    where those choose."""
-    model.margins = []
+def decisions_of(m, router, args, logits):
+    """What a router decides by, for smallest_margin."""
+    bias = args[1] if m.arch == "lfm2moe" else getattr(router, "e_score_correction_bias", None)
+    if bias is None:
+        return [(logits.numpy(), m.used)]
+    score = (logits.sigmoid() + bias).numpy()
+    groups, n_groups = m.groups
+    if groups == 1:
+        return [(score, m.used)]
+    score = score.reshape(len(score), groups, -1)
+    best = np.sort(score, axis=2)[:, :, -2:].sum(2)
+    last = np.sort(best, axis=1)[:, -n_groups]
+    left = np.where((best >= last[:, None])[:, :, None], score, -np.inf).reshape(len(score), -1)
+    return [(best, n_groups), (left, m.used)]
+
+
+def watch_routers(m, model):
+    """Keeps the decisions of the latest pass in model.margins, by layer."""
+    model.margins = {}
     layers = [layer for layer in model.modules() if type(layer).__name__.lower().endswith("topkrouter")]
+    assert layers
     for i, router in enumerate(layers):
-        def keep(router, _, out, i=i):
-            bias = getattr(router, "e_score_correction_bias", None)
-            values = out[0] if bias is None else out[0].sigmoid() + bias
-            model.margins[i:i + 1] = [values.detach().float().numpy()]
+        def keep(module, args, out, i=i):
+            model.margins[i] = decisions_of(m, module, args, out[0].detach().float())
         router.register_forward_hook(keep)
 
 
+def all_decisions(model):
+    return [decision for decisions in model.margins.values() for decision in decisions]
+
+
 def best_tokens(m, model):
+    """The best of SEEDS random sequences: (gap, seed, tokens). They are computed BATCH at a time."""
     tries = []
-    for seed in range(SEEDS):
-        rng = np.random.default_rng([zlib.crc32(m.name.encode()), seed])
-        tokens = rng.integers(0, VOCAB, N_TOK, dtype=np.int32)
-        gap = smallest_gap(logits_of(model, tokens))
-        if m.experts:  # what rounding changes must not decide which experts a token goes through
-            gap = min(gap, smallest_margin(m, model.margins))
-        tries.append((gap, seed, tokens))
+    for first in range(0, SEEDS, BATCH):
+        seeds = range(first, first + BATCH)
+        batch = np.array([np.random.default_rng([zlib.crc32(m.name.encode()), seed]).integers(
+            0, VOCAB, N_TOK, dtype=np.int32) for seed in seeds])
+        with torch.no_grad():
+            logits = model(input_ids=torch.from_numpy(batch), use_cache=False).logits.float().numpy()
+        for i, seed in enumerate(seeds):
+            gap = smallest_gap(logits[i])
+            if m.experts:  # what rounding changes must not decide which experts a token goes through
+                rows = slice(i * N_TOK, (i + 1) * N_TOK)
+                gap = min(gap, smallest_margin((values[rows], n) for values, n in all_decisions(model)))
+            tries.append((gap, seed, batch[i]))
     return max(tries, key=lambda t: t[:2])
 
 
@@ -345,22 +365,23 @@ def ablations(m, tensors):
         if m.fused:
             yield "gate and up swapped", m, {k: np.roll(v, m.d_ff, axis=1) if "gate_up_exps" in k else v
                                              for k, v in tensors.items()}
-        else:
+        elif m.arch != "nemotron_h_moe":
             yield "gate and up swapped", m, {k.replace("gate_exps", "?").replace("up_exps", "gate_exps").replace(
                 "?", "up_exps"): v for k, v in tensors.items()}
         if m.arch in ("qwen2moe", "qwen3moe"):
             other = "qwen3moe" if m.arch == "qwen2moe" else "qwen2moe"
             yield "weights normalised otherwise", replace(m, norm_as=other), tensors
-    if m.arch == "glm4moe":
+    if any("exp_probs_b" in k for k in tensors):
         yield "choice bias ignored", m, {k: v * 0 if "exp_probs_b" in k else v for k, v in tensors.items()}
+    if m.scale not in (0.0, 1.0):
         yield "weights not scaled", replace(m, scale=1.0), tensors
-        if m.groups[0] > 1:
-            yield "no groups", replace(m, groups=(1, 1)), tensors
+    if m.groups[0] > 1:
+        yield "no groups", replace(m, groups=(1, 1)), tensors
     if m.beta:
         yield "no temperature", replace(m, beta=0.0), tensors
-    if m.shared and m.arch != "qwen2moe":
+    if m.shared:
         yield "no shared expert", m, {k: v * 0 if "down_shexp" in k else v for k, v in tensors.items()}
-    if m.shared and m.arch == "qwen2moe":
+    if any("inp_shexp" in k for k in tensors):
         yield "shared expert always open", m, {k: v * 0 if "inp_shexp" in k else v for k, v in tensors.items()}
     for what, end in (("no bias", ".bias"), ("no bias of the output", "attn_output.bias"),
                       ("no bias of the gate", "ffn_gate.bias"), ("no bias of up", "ffn_up.bias"),
@@ -384,7 +405,7 @@ def make(m):
     tensors = read_tensors(path)
     model = hf_model(m, tensors)
     if m.experts:
-        watch_routers(model)
+        watch_routers(m, model)
     gap, seed, tokens = best_tokens(m, model)
     assert gap > MIN_GAP, f"{m.name}: smallest gap {gap:.2g}; raise SEEDS"
     logits = logits_of(model, tokens)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import transformers
 from check_golden import read_golden
-from make_golden import hf_model, smallest_gap, smallest_margin, watch_routers
+from make_golden import all_decisions, hf_model, smallest_gap, smallest_margin, watch_routers
 from model_file import MODELS, VOCAB, read_tensors
 from recurrent_file import NEMOTRON
 
@@ -35,17 +35,24 @@ EVERY = 8      # logits of the prompt's last token, and of every so-manyth token
 TRIES = 160    # tokens for one position
 SEEDS = 24     # sequences, until one shows every other rule
 # What "close" is, for each kind of decision: relative to the numbers that are compared.
-WANTED = {"top-1": 0.03, "router": 0.03, "selection": 0.015, "stamp": 0.1, "leaving": 0.2}
+WANTED = {"top-1": 0.03, "router": 0.03, "selection": 0.015, "recall": 0.006, "stamp": 0.1, "leaving": 0.2}
 LEAST = 0.5    # of what is wanted; at positions where no token has more
 FAR = 0.03     # what every other rule must change: several times what tests allow, as a fraction of the largest logit
 
+RECALL = ("llama_f32", "qwen35_f32", "lfm2_f32", "nemotron_h_f32")  # also under arkvale
+ARKVALE = {"budget": 96, "protect_recent": 1, "recall_from": 4, "recall_pages": 1, "sink_pages": 1, "digest": "minmax",
+           "agg": "max_raw", "attend": "resident"}
+ONLY = ""  # one policy, for a start
 DENSE_ONLY = ["llama_bias"]  # for the devices: what it has of its own is no part of attention
 POLICIES = {"dense": {}, "sink": {"budget": 64}, "raas": {"budget": 112, "alpha": 0.3},
-            "quest": {"budget": 64, "skip_layers": 0, "digest": "minmax", "agg": "max_raw", "sink_pages": 0}}
+            "quest": {"budget": 64, "skip_layers": 0, "digest": "minmax", "agg": "max_raw", "sink_pages": 0},
+            "arkvale": ARKVALE}
 # Options got wrong, to show that a golden would notice; a budget of one page less comes first.
 OTHERS = {"dense": [], "sink": [{"budget": 48}, {"positions": "abs"}, {"sinks": 0}],
           "raas": [{"budget": 96}, {"alpha": 0.99}, {"protect_share": 0.0}, {"pin_prompt": False}],
-          "quest": [{"budget": 48}, {"digest": "centroid"}, {"agg": "mean_raw"}, {"open_page": "by score"}]}
+          "quest": [{"budget": 48}, {"digest": "centroid"}, {"agg": "mean_raw"}, {"open_page": "by score"}],
+          "arkvale": [{"budget": 80}, {"digest": "centroid"}, {"agg": "mean_raw"}, {"recall_pages": 0},
+                      {"attend": "top"}, {"recall_from": 3}]}
 
 
 @dataclass
@@ -54,12 +61,14 @@ class Page:
     stamp: int
     score: float = 0.0    # the weight in the latest step
     pinned: bool = False
+    resident: bool = True
 
 
 # ---- policies --------------------------------------------------------------------------------------------------------
 
 class Dense:
     """Nothing leaves, everything is attended. The answers of the other policies beside the margin of the decision."""
+    selection, leaving = "selection", "leaving"  # what kinds of decisions these are
 
     def __init__(self, budget=0, skip_layers=0):
         assert skip_layers == 0
@@ -68,6 +77,9 @@ class Dense:
     def leaves(self, table):
         """Row of the page that leaves a table."""
         raise AssertionError
+
+    def leave(self, table):
+        del table[self.leaves(table)[0]]
 
     def must_leave(self, table):
         return False
@@ -154,7 +166,59 @@ class Quest(Dense):
         return sorted(ranked[:n] + kept), margin
 
 
-KINDS = {"dense": Dense, "sink": Sink, "raas": Raas, "quest": Quest}
+class Arkvale(Quest):
+    """Pages become cold and come back; what the step wants is chosen as Quest chooses, among all of them."""
+    selection = leaving = "recall"
+
+    def __init__(self, protect_recent=1, recall_from=4, recall_pages=1, attend="resident", **rest):
+        super().__init__(**rest)
+        self.protect, self.wanted, self.most, self.top = protect_recent, recall_from, recall_pages, attend == "top"
+
+    def must_leave(self, table):
+        return sum(page.resident for page in table) >= self.pages
+
+    def leave(self, table):
+        table[self.leaves(table)[0]].resident = False
+
+    def leaves(self, table, wanted=()):
+        """The page wanted longest ago, then of the least score; not the last row, nor the newest before it."""
+        may = [row for row in range(self.n_sinks, len(table) - 1 - self.protect)
+               if table[row].resident and row not in wanted]
+        if not may:
+            return None, np.inf
+        order = sorted(may, key=lambda row: (table[row].stamp, table[row].score, row))
+        first, *others = (table[row] for row in order)
+        alike = [page.score for page in others if page.stamp == first.stamp]
+        largest = max(abs(page.score) for page in table)
+        return order[0], (alike[0] - first.score) / largest if alike else np.inf
+
+    def attended(self, table, q, keys):
+        scores = np.array([self.estimate(q, keys[page.first:page.first + PAGE]) for page in table])
+        scores = scores.mean(1) if self.agg == "mean_raw" else scores.max(1)
+        for page, score in zip(table, scores):
+            page.score = score
+        ranked = sorted(range(self.n_sinks, len(table) - 1), key=lambda row: -scores[row])
+        n, largest = self.wanted - self.n_sinks, np.abs(scores).max()
+        margin = (scores[ranked[n - 1]] - scores[ranked[n]]) / largest if len(ranked) > n else np.inf
+        wanted = [*range(self.n_sinks), *ranked[:n], len(table) - 1]
+        for row in wanted:
+            table[row].stamp = len(keys)
+        cold = [row for row in ranked[:n] if not table[row].resident]
+        if len(cold) > self.most:
+            margin = min(margin, (scores[cold[self.most - 1]] - scores[cold[self.most]]) / largest)
+        for row in cold[:self.most]:
+            if self.must_leave(table):
+                out, close = self.leaves(table, wanted)
+                if out is None:
+                    break
+                margin = min(margin, close)
+                table[out].resident = False
+            table[row].resident = True
+        rows = [row for row, page in enumerate(table) if page.resident and (row in wanted or not self.top)]
+        return rows, margin
+
+
+KINDS = {"dense": Dense, "sink": Sink, "raas": Raas, "quest": Quest, "arkvale": Arkvale}
 
 
 # ---- the model under a policy ----------------------------------------------------------------------------------------
@@ -204,7 +268,7 @@ class Run:
         if t % PAGE == 0:
             for table in self.streams():
                 if self.policy.must_leave(table):
-                    del table[self.policy.leaves(table)[0]]
+                    self.policy.leave(table)
             for tables in self.tables:
                 for table in tables:
                     table.append(Page(t, t + 1))
@@ -221,12 +285,12 @@ class Run:
         if (t + 1) % PAGE == 0:  # the decision is made now, as the next token is not known to it
             for table in self.streams():
                 if self.policy.must_leave(table):
-                    self.close("leaving", self.policy.leaves(table)[1])
+                    self.close(self.policy.leaving, self.policy.leaves(table)[1])
         logits = out.logits[0].numpy()
         if is_stored(t):
             self.close("top-1", smallest_gap(logits))
         if self.m.experts:
-            self.close("router", smallest_margin(self.m, self.model.margins))
+            self.close("router", smallest_margin(all_decisions(self.model)))
         return logits[0]
 
     def try_step(self, token, t):
@@ -249,7 +313,7 @@ class Run:
                 rows, n_sinks = range(len(table)), 0
             else:
                 rows, margin = self.policy.attended(table, q[heads], keys)
-                self.close("selection", margin)
+                self.close(self.policy.selection, margin)
                 n_sinks = self.policy.position_for_sinks(table, t)[1]
             listed = [np.arange(table[row].first, min(table[row].first + PAGE, t + 1)) for row in rows]
             queries = [(self.q_sink if row < n_sinks else q)[heads] for row in rows]
@@ -281,7 +345,9 @@ def query_for_sinks(module, args, kwargs):
         return
     hidden = args[0] if args else kwargs["hidden_states"]
     more = (module.layer_type,) if run.m.arch == "gemma3" else ()
-    other = run.model.model.rotary_emb(hidden, torch.tensor([[position]]), *more)
+    inner = run.model.model
+    rotation = inner.rotary_emb if hasattr(inner, "rotary_emb") else inner.pos_emb
+    other = rotation(hidden, torch.tensor([[position]]), *more)
     run.catch = True
     module.forward(*args, **{**kwargs, "position_embeddings": other})
     run.catch = False
@@ -377,12 +443,14 @@ def table_row(name, policy, seed, least, changes):
 def make(m):
     model = hf_model(m, read_tensors(HERE / f"{m.name}.gguf"))
     if m.experts:
-        watch_routers(model)
+        watch_routers(m, model)
     model.set_attn_implementation("policy")
     for module in filter(None, map(attention_of, model.model.layers)):
         module.register_forward_pre_hook(query_for_sinks, with_kwargs=True)
     check_attention(m, model)
     for policy in POLICIES if m.name.endswith("_f32") else ["dense"]:
+        if policy == "arkvale" and m.name not in RECALL or ONLY and policy != ONLY:
+            continue
         for seed in range(SEEDS):
             tokens, logits, least = choose_tokens(m, model, policy, seed)
             changes = changes_by_others(m, model, policy, tokens, logits)

@@ -51,11 +51,11 @@ class Model:
     eps: float = NORM_EPS              # of norms
     rec: Recurrent | None = None       # layers that are not attention
     dense_ff: int = 0                  # rows of the dense layers of a model with experts
-    lead: int = 0                      # glm4moe: so many layers are dense, of dense_ff rows
+    lead: int = 0                      # so many layers of a model with experts are dense, of dense_ff rows
     qk_norm: bool = False              # glm4moe: heads of q and k are normalised
-    scale: float = 1.0                 # glm4moe: of the experts' weights
-    groups: tuple = (1, 1)             # glm4moe: of experts, and how many a token may choose from
-    mtp: bool = False                  # glm4moe: a block that predicts the token after the next one follows the layers
+    scale: float = 1.0                 # of the experts' weights
+    groups: tuple = (1, 1)             # of experts, and how many a token may choose from
+    mtp: bool = False                  # a block that predicts the token after the next one follows the layers
     fused: bool = False                # gate and up of all experts are one tensor
     beta: float = 0.0                  # mistral3: of the attention's temperature
 
@@ -165,7 +165,42 @@ MODELS = [
     Model("qwen35_q8_0", arch="qwen35", qtype=T.Q8_0, d_model=64, n_layers=6, **QWEN35,
           rec=Recurrent("ddadda", kernel=4, state=32, groups=2, heads=6, inner=192)),
     Model("qwen35_f16", arch="qwen35", n_layers=2, **QWEN35,
-          rec=Recurrent("da", kernel=4, state=128, groups=1, heads=2, inner=256, mtp=True)),
+          rec=Recurrent("da", kernel=4, state=128, groups=1, heads=2, inner=256), mtp=True),
+    Model("lfm2_f32", arch="lfm2", qtype=T.F32, n_layers=4, n_heads=4, n_kv_heads=2, rope_base=1e6,
+          rec=Recurrent("ccac", kernel=3)),
+    Model("lfm2_q8_0", arch="lfm2", qtype=T.Q8_0, d_model=128, n_layers=5, rope_base=1e6,
+          rec=Recurrent("cacca", kernel=4)),
+    Model("granitehybrid_f32", arch="granitehybrid", qtype=T.F32, n_layers=4, n_heads=4, n_kv_heads=2, factors=GRANITE,
+          rec=Recurrent("mmam", kernel=4, state=16, groups=1, heads=4, inner=64, rope=False)),
+    Model("granitehybrid_q8_0", arch="granitehybrid", qtype=T.Q8_0, d_model=128, n_layers=3, d_ff=32, experts=5, used=2,
+          shared=64, factors=GRANITE,
+          rec=Recurrent("mam", kernel=4, state=32, groups=2, heads=4, inner=256, rope=False)),
+    Model("granitehybrid_f16", arch="granitehybrid", n_layers=3, factors=GRANITE, tied=False,
+          rec=Recurrent("mam", kernel=4, state=128, groups=2, heads=2, inner=64)),
+    Model("nemotron_h_f32", arch="nemotron_h", qtype=T.F32, n_layers=6, n_heads=4, n_kv_heads=2, tied=False,
+          rec=Recurrent("mfamaf", kernel=4, state=16, groups=2, heads=6, inner=96)),
+    Model("nemotron_h_q8_0", arch="nemotron_h", qtype=T.Q8_0, d_model=64, n_layers=5, tied=False,
+          rec=Recurrent("mfmaf", kernel=4, state=128, groups=2, heads=4, inner=128)),
+    Model("qwen35moe_f32", arch="qwen35moe", qtype=T.F32, n_layers=4, d_ff=32, experts=6, used=2, shared=64, **QWEN35,
+          rec=Recurrent("dada", kernel=4, state=16, groups=2, heads=4, inner=64)),
+    Model("qwen35moe_q8_0", arch="qwen35moe", qtype=T.Q8_0, d_model=64, n_layers=3, d_ff=32, experts=5, used=3,
+          shared=32, tied=False, **QWEN35, rec=Recurrent("dda", kernel=4, state=32, groups=2, heads=4, inner=128)),
+    Model("lfm2moe_f32", arch="lfm2moe", qtype=T.F32, n_layers=4, d_ff=32, dense_ff=64, experts=6, used=2,
+          rope_base=1e6, lead=1, rec=Recurrent("caca", kernel=3)),
+    Model("lfm2moe_q8_0", arch="lfm2moe", qtype=T.Q8_0, d_model=128, n_layers=4, d_ff=32, dense_ff=96, experts=5,
+          used=3, rope_base=1e6, lead=2, rec=Recurrent("ccac", kernel=3)),
+    Model("qwen3next_f32", arch="qwen3next", qtype=T.F32, n_layers=4, d_ff=32, experts=6, used=2, shared=32, **QWEN35,
+          rec=Recurrent("ddda", kernel=4, state=16, groups=2, heads=4, inner=64)),
+    Model("qwen3next_q8_0", arch="qwen3next", qtype=T.Q8_0, d_model=64, n_layers=4, d_ff=32, experts=5, used=2,
+          shared=64, tied=False, **QWEN35,
+          rec=Recurrent("dada", kernel=4, state=32, groups=2, heads=6, inner=192, legacy=True)),
+    Model("nemotron_h_moe_f32", arch="nemotron_h_moe", qtype=T.F32, n_layers=5, d_ff=32, experts=6, used=2, shared=64,
+          tied=False,
+          scale=2.5, rec=Recurrent("mfmaf", kernel=4, state=16, groups=2, heads=4, inner=64)),
+    Model("nemotron_h_moe_q8_0", arch="nemotron_h_moe", qtype=T.Q8_0, d_model=64, n_layers=6, d_ff=64, experts=8,
+          used=3, shared=32, tied=False,
+          groups=(4, 2), scale=1.5,
+          rec=Recurrent("mfamaf", kernel=4, state=32, groups=4, heads=8, inner=128, latent=32)),
 ]
 
 

@@ -7,6 +7,7 @@ into another implementation (recurrent_hf.py), or compute (recurrent_layers.py).
 from dataclasses import dataclass
 
 import numpy as np
+from gguf import ExpertGatingFuncType
 from gguf import GGMLQuantizationType as T
 
 QWEN = ("qwen35", "qwen35moe", "qwen3next")
@@ -25,11 +26,7 @@ class Recurrent:
     inner: int = 0       # d: heads * state; m: channels
     legacy: bool = False   # qwen3next: one tensor for q, k, v and z, as the first files had it
     rope: bool = True      # granitehybrid: whether attention rotates
-    mtp: bool = False      # qwen35: a block that predicts the token after the next one follows the layers
-    lead: int = 0          # lfm2moe: so many layers are dense
     latent: int = 0        # nemotron_h_moe: the experts' inputs and outputs, where they are not d_model
-    expert_groups: tuple = (1, 1)  # nemotron_h_moe: groups of experts, and how many a token may choose from
-    weights_scale: float = 1.0     # nemotron_h_moe: factor of the experts' weights
 
     def every(self):
         """qwen: every so-manyth layer is attention."""
@@ -42,7 +39,7 @@ def recurrent_keys(m, w, vocab):
     """The architecture's keys in the converters' order."""
     r = m.rec
     per_layer = m.arch not in QWEN
-    w.add_block_count(m.n_layers + r.mtp)
+    w.add_block_count(m.n_layers + m.mtp)
     w.add_context_length(m.context)
     w.add_embedding_length(m.d_model)
     if m.arch in NEMOTRON:
@@ -62,8 +59,8 @@ def recurrent_keys(m, w, vocab):
         w.add_expert_used_count(m.used)
     if m.arch == "nemotron_h_moe":
         w.add_expert_used_count(m.used)
-        w.add_expert_group_count(r.expert_groups[0])
-        w.add_expert_group_used_count(r.expert_groups[1])
+        w.add_expert_group_count(m.groups[0])
+        w.add_expert_group_used_count(m.groups[1])
     if m.arch in QWEN or m.d_model != m.n_heads * m.head_dim and m.arch not in NEMOTRON:
         w.add_key_length(m.head_dim)
         w.add_value_length(m.head_dim)
@@ -72,8 +69,8 @@ def recurrent_keys(m, w, vocab):
         w.add_expert_shared_feed_forward_length(m.shared)
     if m.arch == "lfm2moe":
         w.add_expert_feed_forward_length(m.d_ff)
-        w.add_leading_dense_block_count(r.lead)
-        w.add_expert_gating_func(2)  # sigmoid
+        w.add_leading_dense_block_count(m.lead)
+        w.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
     if m.arch not in QWEN:
         w.add_vocab_size(vocab)
     if m.arch in LFM:
@@ -98,7 +95,7 @@ def recurrent_keys(m, w, vocab):
     if m.arch in QWEN:
         w.add_full_attention_interval(r.every())
         w.add_rope_dimension_count(m.rope_dim)
-    if r.mtp:
+    if m.mtp:
         w.add_nextn_predict_layers(1)
     if m.arch in NEMOTRON:
         w.add_key_length(m.head_dim)
@@ -109,7 +106,7 @@ def recurrent_keys(m, w, vocab):
         w.add_expert_count(m.experts)
         w.add_expert_shared_count(1)
         w.add_expert_weights_norm(True)
-        w.add_expert_weights_scale(r.weights_scale)
+        w.add_expert_weights_scale(m.scale)
         if r.latent:
             w.add_moe_latent_size(r.latent)
 
@@ -136,7 +133,7 @@ def recurrent_tensors(m, draw):
             yield from feed_forward(m, draw, b, i)
         elif kind == "f":
             yield from feed_forward(m, draw, b, i)
-    if m.rec.mtp:
+    if m.mtp:
         yield from mtp_block(m, draw, f"blk.{m.n_layers}.")
     yield draw.vec(("token_embd_norm" if m.arch in LFM else "output_norm") + ".weight", d, 1.0, 0.2)
     if not m.tied:
@@ -202,7 +199,7 @@ def short_conv(m, draw, b):
 def feed_forward(m, draw, b, layer):
     d, ff = m.d_model, m.d_ff
     gated = m.arch not in NEMOTRON  # there relu squared, which is large where it is not zero
-    if not m.experts or layer < m.rec.lead:
+    if not m.experts or layer < m.lead:
         ff = m.dense_ff or ff
         if gated:
             yield draw.mat(b + "ffn_gate", ff, d, 1.5 / d**0.5)

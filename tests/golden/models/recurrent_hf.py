@@ -17,6 +17,8 @@ KINDS = {"qwen35": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausa
          "nemotron_h": (transformers.NemotronHConfig, transformers.NemotronHForCausalLM),
          "nemotron_h_moe": (transformers.NemotronHConfig, transformers.NemotronHForCausalLM)}
 
+CHUNK = 64  # tokens of the library's scans; it computes no fewer
+
 LAYER = {"a": "full_attention", "d": "linear_attention", "m": "linear_attention", "c": "conv", "f": "mlp"}
 
 
@@ -43,7 +45,7 @@ def config_of(m, vocab):
     if m.arch in LFM:
         shared |= dict(norm_eps=m.eps, conv_L_cache=r.kernel, intermediate_size=m.dense_ff or m.d_ff)
         shared |= dict(num_experts=m.experts, num_experts_per_tok=m.used, moe_intermediate_size=m.d_ff,
-                       num_dense_layers=r.lead) if m.experts else dict(block_auto_adjust_ff_dim=False)
+                       num_dense_layers=m.lead) if m.experts else dict(block_auto_adjust_ff_dim=False)
     if m.arch == "granitehybrid":
         names = {"embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
                  "attention.scale": "attention_multiplier", "logit_scale": "logits_scaling"}
@@ -51,17 +53,17 @@ def config_of(m, vocab):
         shared |= dict(rms_norm_eps=m.eps, intermediate_size=m.d_ff, shared_intermediate_size=m.shared or m.d_ff,
                        num_local_experts=m.experts, num_experts_per_tok=m.used, mamba_n_heads=r.heads,
                        mamba_n_groups=r.groups, mamba_d_state=r.state, mamba_d_head=r.inner // r.heads,
-                       mamba_d_conv=r.kernel, mamba_expand=r.inner // m.d_model,
+                       mamba_d_conv=r.kernel, mamba_expand=r.inner // m.d_model, mamba_chunk_size=CHUNK,
                        position_embedding_type="rope" if r.rope else None)
-    if m.arch in NEMOTRON:  # time_step_min: only the library's chunks would apply it, not its steps
+    if m.arch in NEMOTRON:  # time_step_min: the least dt of chunks, but not of steps; none is smaller
         shared |= dict(layers_block_type=layers, layer_norm_epsilon=m.eps, intermediate_size=m.d_ff,
                        ssm_state_size=r.state, mamba_num_heads=r.heads, mamba_head_dim=r.inner // r.heads,
-                       n_groups=r.groups, conv_kernel=r.kernel, time_step_min=0.0)
+                       n_groups=r.groups, conv_kernel=r.kernel, chunk_size=CHUNK, time_step_min=1e-30)
     if m.arch == "nemotron_h_moe":
         shared |= dict(n_routed_experts=m.experts, num_experts_per_tok=m.used, moe_intermediate_size=m.d_ff,
                        moe_shared_expert_intermediate_size=m.shared, moe_latent_size=r.latent or None,
-                       n_group=r.expert_groups[0], topk_group=r.expert_groups[1],
-                       routed_scaling_factor=r.weights_scale)
+                       n_group=m.groups[0], topk_group=m.groups[1],
+                       routed_scaling_factor=m.scale)
     return config_type(**shared)
 
 
