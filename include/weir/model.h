@@ -70,8 +70,9 @@ typedef struct weir_model_info {
     uint64_t fingerprint;      /**< Hash of hyper-parameters, tensor table and vocabulary; 0 with
                                     WEIR_MODEL_VOCAB_ONLY. */
     const char *architecture;  /**< general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
-                                    "smollm3", "granite", "olmo2", "glm4", "qwen35", "lfm2", "nemotron_h",
-                                    "qwen2moe", "qwen3moe" or "gpt-oss". Lives as long as the model. */
+                                    "smollm3", "granite", "olmo2", "glm4", "qwen3vl", "mistral3", "qwen35",
+                                    "lfm2", "nemotron_h", "qwen2moe", "qwen3moe", "qwen3vlmoe", "gpt-oss",
+                                    "glm4moe" or "granitemoe". Lives as long as the model. */
     const char *name;          /**< general.name as one line of UTF-8, or ""; lives as long as the model. */
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
     const char *chat_template; /**< "jinja" when the file has a chat template, which is run; "" when there is none.

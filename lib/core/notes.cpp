@@ -23,6 +23,13 @@ void Notes::take_default(const char* format, ...) {
   va_end(args);
 }
 
+void Notes::leave(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  add(Kind::kUnused, format, args);
+  va_end(args);
+}
+
 void Notes::add(Kind kind, const char* format, va_list args) {
   if (notes_.size() == kMax) {
     ++n_left_out_;

@@ -15,12 +15,14 @@ class Notes {
   enum class Kind : uint8_t {
     kWarning,  // answers may be wrong by it
     kDefault,  // the usual value of a key that writers often leave out
+    kUnused,   // a part of the file that nothing here reads
   };
 
   explicit Notes(std::pmr::memory_resource* memory) : text_(memory), notes_(memory) {}
 
   void warn(const char* format, ...) __attribute__((format(printf, 2, 3)));
   void take_default(const char* format, ...) __attribute__((format(printf, 2, 3)));
+  void leave(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   size_t size() const { return notes_.size(); }
   Kind kind(size_t i) const { return notes_[i].kind; }

@@ -58,9 +58,10 @@ const Backend& cpu_backend() {
       scratch_bytes,
       cpu::matmul_target,
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-               Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kReluGate, Trait::kQkRowNorm,
-               Trait::kNoNorm, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2, Trait::kShortConv),
+               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kTemperature,
+               Trait::kAttnSinks, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kReluGate,
+               Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
+               Trait::kShortConv),
       RuleSet::all(),
   };
   return kBackend;

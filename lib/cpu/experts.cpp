@@ -128,10 +128,10 @@ void run_expert(OpContext& cx, const ExpertsArgs& a, const Scratch& s, uint32_t 
     for_rows(cx, n, [&](size_t i) { std::copy_n(a.x + chosen[i] / n_used * d, d, s.x + i * d); });
     x = s.x;
   }
-  run_network({expert_of(a.gate.w, n_experts, expert), expert_of(a.up.w, n_experts, expert),
-               expert_of(a.down.w, n_experts, expert), bias_of(a.gate, a, expert), bias_of(a.up, a, expert),
-               bias_of(a.down, a, expert)},
-              a.activation, x, n, s, s.y);
+  run_network(
+      {expert_of(a.gate, n_experts, expert), expert_of(a.up, n_experts, expert), expert_of(a.down, n_experts, expert),
+       bias_of(a.gate, a, expert), bias_of(a.up, a, expert), bias_of(a.down, a, expert)},
+      a.activation, x, n, s, s.y);
   for_rows(cx, n, [&](size_t i) { add_scaled(a.y + chosen[i] / n_used * d, s.y + i * d, s.weights[chosen[i]], d); });
 }
 

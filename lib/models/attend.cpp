@@ -198,6 +198,17 @@ Status look_ahead(Step& s, uint32_t layer) {
   return s.backend->ops.attn_history(s.cx, a);
 }
 
+// Makes the queries grow with their positions in the sequence, wherever in the cache they stand.
+static void temper(const ModelConfig& c, const RopeAppendArgs& a) {
+  const size_t n = size_t{a.n_heads} * a.kv.head_dim;
+  for (uint32_t tok = 0; c.temperature.beta != 0.0f && tok < a.n_tok; ++tok) {
+    const float factor = c.temperature.at(a.pos + tok);
+    for (float* q : {a.q, a.q_sink}) {
+      for (size_t i = tok * n; q != nullptr && i < (tok + 1) * n; ++i) q[i] *= factor;
+    }
+  }
+}
+
 Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, AttnPagedArgs& attn) {
   const ModelConfig& c = s.model->config();
   const Attention& attention = s.model->weights().attention(layer);
@@ -208,6 +219,7 @@ Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, 
   append.k = b.k + kv_at;
   append.v = b.v + kv_at;
   WEIR_TRY(s.backend->ops.rope_append(s.cx, append));
+  temper(c, append);
   if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok)) {
     const uint32_t n_rows = whole_pages(pass.pos + pass.n_tok) - pass.pos / kPageTokens;
     WEIR_TRY(s.backend->ops.page_digest(s.cx, {append.kv, append.append_row, n_rows}));

@@ -35,6 +35,7 @@ constexpr string_view kRead[] = {
     "expert_used_count",
     "expert_weights_norm",
     "feed_forward_length",
+    "nextn_predict_layers",
     "rope.dimension_count",
     "rope.freq_base",
     "rope.freq_base_swa",
@@ -61,7 +62,9 @@ constexpr string_view kRead[] = {
 constexpr string_view kHarmless[] = {
     "decoder_start_token_id",  // of models with an encoder
     "embedding_length_out",    // of embedding models, whose output is not asked for
+    "deepstack_mapping",       // of layers that images are added to
     "features_length",
+    "n_deepstack_layers",
     "pooling_type",
     "rope.dimension_sections",  // of pictures; in text the positions of all sections are equal
     "rope.scaling.finetuned",
@@ -69,7 +72,7 @@ constexpr string_view kHarmless[] = {
     "vocab_size",          // the vocabulary has its own
 };
 
-// How the names of keys about seeing and hearing begin; a model with such parts is refused by its tensors.
+// How the names of keys about seeing and hearing begin; tensors of such parts are not used.
 constexpr string_view kOtherParts[] = {"vision.", "audio.", "mm.", "image", "classifier."};
 
 // How a value can be without effect.
@@ -109,7 +112,6 @@ constexpr Unread kUnread[] = {
     {"logit_scale", Idle::kFactor},
     {"moe_every_n_layers", Idle::kFactor},
     {"moe_latent_size", Idle::kZero},
-    {"nextn_predict_layers", Idle::kZero},
     {"residual_scale", Idle::kFactor},
     {"rope.scaling.alpha", Idle::kFactor},
     {"rope.scaling.yarn_log_multiplier", Idle::kZero},
@@ -129,6 +131,7 @@ bool is_read(string_view key, const Architecture& arch) {
   if (key == "attention.scale" || key == "embedding_scale" || key == "residual_scale" || key == "logit_scale")
     return arch.multipliers;
   if (key == "full_attention_interval") return arch.recurrent != Mixer::kNone;
+  if (key == "attention.temperature_scale" || key == "rope.scaling.yarn_log_multiplier") return arch.temperature;
   if (key == "expert_weights_scale" || key == "leading_dense_block_count") return arch.experts;
   return false;
 }

@@ -82,6 +82,21 @@ class LayerBuilder {
     std::snprintf(text, sizeof(text), "%s.bias", name);
     return in_.table(text, c_.n_experts, n_rows, part.bias);
   }
+  // Gates and ups of all experts in one tensor: of each expert the gate, then the up.
+  Status fused_expert_parts(const char* name, uint32_t n_rows, uint32_t n_cols) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "%s.weight", name);
+    Weight all;
+    WEIR_TRY(in_.stack(text, c_.n_experts, 2 * n_rows, n_cols, all));
+    for (const uint32_t first : {0u, n_rows}) {
+      StagePart& part = next_part(name);
+      part.w = all;
+      part.w.data = all.data + size_t{first} * all.row_bytes;
+      part.w.n_rows = c_.n_experts * n_rows;
+      part.n_between = n_rows;
+    }
+    return {};
+  }
   Status shared_part(const char* name, uint32_t n_rows, uint32_t n_cols) {
     StagePart& part = next_part(name);
     char text[64];
@@ -135,7 +150,9 @@ uint32_t row_width(const ModelConfig& c, Row row) {
 
 ExpertsArgs experts_args(const Layer& layer, const Stage& stage, const float* x, uint32_t n_tok, float* y) {
   const Experts& e = layer.experts;
-  const auto stack = [&](uint32_t i) { return ExpertStack{stage.part[i].w, stage.part[i].bias}; };
+  const auto stack = [&](uint32_t i) {
+    return ExpertStack{stage.part[i].w, stage.part[i].bias, stage.part[i].n_between};
+  };
   ExpertsArgs a = {.y = y,
                    .x = x,
                    .n_tok = n_tok,
@@ -179,8 +196,12 @@ Status add_experts(LayerBuilder& b, TensorReader& in, const ModelConfig& c, Laye
   WEIR_TRY(in.table("ffn_gate_inp.weight", c.n_experts, c.d_model, router.w));
   if (arch.ffn_bias) WEIR_TRY(in.vector("ffn_gate_inp.bias", c.n_experts, router.bias));
   WEIR_TRY(read_choice_bias(in, c, router));
-  WEIR_TRY(b.expert_part(arch.no_gate ? "ffn_up_exps" : "ffn_gate_exps", c.expert_ff, c.d_model, arch.ffn_bias));
-  WEIR_TRY(b.expert_part("ffn_up_exps", c.expert_ff, c.d_model, arch.ffn_bias));
+  if (in.has("ffn_gate_up_exps.weight") && !arch.ffn_bias) {
+    WEIR_TRY(b.fused_expert_parts("ffn_gate_up_exps", c.expert_ff, c.d_model));
+  } else {
+    WEIR_TRY(b.expert_part(arch.no_gate ? "ffn_up_exps" : "ffn_gate_exps", c.expert_ff, c.d_model, arch.ffn_bias));
+    WEIR_TRY(b.expert_part("ffn_up_exps", c.expert_ff, c.d_model, arch.ffn_bias));
+  }
   WEIR_TRY(b.expert_part("ffn_down_exps", c.d_model, c.expert_ff, arch.ffn_bias));
   if (c.shared_ff == 0) return {};
   if (arch.shared_expert == Architecture::SharedExpert::kGated)
@@ -208,9 +229,12 @@ Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& 
     case Architecture::QkNorm::kNone:
       break;
     case Architecture::QkNorm::kHeads:
-      WEIR_TRY(in.vector("attn_q_norm.weight", c.head_dim, attention.q_norm));
-      WEIR_TRY(in.vector("attn_k_norm.weight", c.head_dim, attention.k_norm));
+    case Architecture::QkNorm::kHeadsIfThere: {
+      const bool required = arch.qk_norm == Architecture::QkNorm::kHeads;
+      WEIR_TRY(in.vector("attn_q_norm.weight", c.head_dim, attention.q_norm, required));
+      WEIR_TRY(in.vector("attn_k_norm.weight", c.head_dim, attention.k_norm, required || attention.q_norm != nullptr));
       break;
+    }
     case Architecture::QkNorm::kRows:
       WEIR_TRY(b.begin(Kind::kNorm, Row::kQ, "attn_q_norm.weight"));
       WEIR_TRY(b.begin(Kind::kNorm, Row::kK, "attn_k_norm.weight"));
@@ -340,7 +364,7 @@ void add_traits(const Experts& experts, TraitSet& traits) {
 }
 
 void add_traits(const StagePart& of_stage, bool of_glu, TraitSet& traits) {
-  const auto& [name, w, bias, y, accumulate] = of_stage;
+  const auto& [name, w, bias, y, accumulate, n_between] = of_stage;
   const bool is_qkv = y == Row::kQ || y == Row::kK || y == Row::kV;
   traits.add(of_glu ? Trait::kGluBias : is_qkv ? Trait::kQkvBias : Trait::kOutBias, bias != nullptr);
 }
@@ -364,12 +388,13 @@ void add_traits(const Stage& stage, TraitSet& traits) {
 TraitSet traits_of(const ModelConfig& c, std::span<const Layer> layers) {
   // Taken apart by name as above. What is not used here is in every model: sizes, and numbers that all backends read.
   const auto& [arch, n_layers, n_heads, n_kv_heads, head_dim, d_model, d_ff, vocab_size, context_tokens, norm_eps,
-               attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, window, global_every, n_experts,
-               n_experts_used, expert_ff, shared_ff, n_dense_layers, route, inner_norm_eps, no_rope, n_kv_layers,
-               recurrent, filled_in_later] = c;
+               attn_scale, embedding_scale, logit_scale, attn_soft_cap, logit_soft_cap, temperature, window,
+               global_every, n_experts, n_experts_used, expert_ff, shared_ff, n_dense_layers, route, inner_norm_eps,
+               no_rope, n_next_blocks, n_kv_layers, recurrent, filled_in_later] = c;
   TraitSet traits;
   traits.add(Trait::kEmbeddingScale, embedding_scale != 1.0f);
   traits.add(Trait::kLogitSoftCap, logit_soft_cap != 0.0f);
+  traits.add(Trait::kTemperature, temperature.beta != 0.0f);
   for (const Layer& layer : layers) {
     traits.add(Trait::kDeltaNet, layer.kind.mixer == Mixer::kDeltaNet);
     traits.add(Trait::kMamba2, layer.kind.mixer == Mixer::kMamba2);

@@ -43,6 +43,7 @@ struct StagePart {
   const float* bias = nullptr;  // [n_rows] or null
   Row y = Row::kX;
   bool accumulate = false;
+  uint32_t n_between = 0;  // of kExperts: ExpertStack::n_between; 0 on devices
 };
 
 struct Stage {

@@ -173,6 +173,7 @@ Status Model::read_config(std::string_view arch) {
   }
   const char* prefix = c.arch->name;
   WEIR_TRY(get_ranged(file_, Key(prefix, "block_count"), 1, kMaxLayers, c.n_layers));
+  WEIR_TRY(read_next_blocks());
   WEIR_TRY(get_ranged(file_, Key(prefix, "embedding_length"), 1, kMaxWidth, c.d_model));
   const Getter of_layers = c.arch->recurrent == Mixer::kNone ? &GgufFile::get_of_layers : &GgufFile::get_of_some_layers;
   const Key ff_key(prefix, "feed_forward_length");
@@ -206,6 +207,7 @@ Status Model::read_config(std::string_view arch) {
   c.attn_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
   if (c.arch->soft_caps) WEIR_TRY(read_soft_caps());
   if (c.arch->multipliers) WEIR_TRY(read_multipliers());
+  if (c.arch->temperature) WEIR_TRY(read_temperature());
   WEIR_TRY(read_rope());
   WEIR_TRY(read_windows());
   if (c.arch->rope_if_trained) {
@@ -215,6 +217,24 @@ Status Model::read_config(std::string_view arch) {
   }
   if (c.no_rope || c.arch->no_rope_every != 0) WEIR_TRY(rope_.add_none());
   if (c.arch->adapt != nullptr) c.arch->adapt(c);
+  return {};
+}
+
+// Blocks behind the layers predict tokens after the next one. block_count counts them, unless the last ones of those
+// that it counts are plain layers.
+Status Model::read_next_blocks() {
+  ModelConfig& c = config_;
+  const Key key(c.arch->name, "nextn_predict_layers");
+  uint32_t n = 0;
+  WEIR_TRY(file_.get_u32(key, n, 0));
+  if (n >= c.n_layers) return fail(WEIR_ERR_FORMAT, "%s: %u of %u blocks", key.text, n, c.n_layers);
+  c.n_next_blocks = n;
+  const auto has = [&](const char* name) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "blk.%u.%s", c.n_layers - 1, name);
+    return file_.find_tensor(text) != nullptr;
+  };
+  for (; n > 0 && (has("nextn.eh_proj.weight") || !has("attn_norm.weight")); --n) --c.n_layers;
   return {};
 }
 
@@ -268,6 +288,21 @@ Status Model::read_multipliers() {
   c.norm_eps /= residual * residual;
   c.logit_scale = 1.0f / logits;
   return {};
+}
+
+Status Model::read_temperature() {
+  Temperature& t = config_.temperature;
+  const Key beta_key(config_.arch->name, "attention.temperature_scale");
+  const Key tokens_key(config_.arch->name, "rope.scaling.original_context_length");
+  WEIR_TRY(file_.get_f32(beta_key, t.beta, 0.0f));
+  if (!std::isfinite(t.beta) || t.beta < 0.0f || t.beta > 1e6f)
+    return fail(WEIR_ERR_FORMAT, "%s: %g is not in 0..1e6", beta_key.text, static_cast<double>(t.beta));
+  WEIR_TRY(file_.get_u32(tokens_key, t.n_tokens, config_.context_tokens));
+  return t.n_tokens != 0 ? Status() : fail(WEIR_ERR_FORMAT, "%s: 0", tokens_key.text);
+}
+
+float Temperature::at(uint32_t pos) const {
+  return static_cast<float>(1.0 + double{beta} * std::log1p(static_cast<double>(pos / n_tokens)));
 }
 
 // The sizes of a mixture of experts. Files of other architectures may say that they have none.
@@ -484,6 +519,10 @@ Status Model::read_fingerprint(OpenProgress& progress) {
   for (float number : {config_.embedding_scale, config_.logit_scale, config_.attn_soft_cap, config_.logit_soft_cap})
     hash.add(number);
   hash.add(config_.attn_scale);
+  if (config_.temperature.beta != 0.0f) {
+    hash.add(config_.temperature.beta);
+    hash.add(config_.temperature.n_tokens);
+  }
   if (const RouteRule& route = config_.route, &usual = config_.arch != nullptr ? config_.arch->route : route;
       route.score != usual.score || route.normalise != usual.normalise || route.scale != usual.scale ||
       route.n_groups != 1 || config_.n_dense_layers != 0) {

@@ -34,7 +34,7 @@ struct Architecture {
   uint32_t pre_vocab = 0;
   RopeLayout rope_layout;  // of the weights as GGUF files hold them
   bool qkv_bias = false;   // q, k and v must have biases; false: they may have them
-  enum class QkNorm : uint8_t { kNone, kHeads, kRows };
+  enum class QkNorm : uint8_t { kNone, kHeads, kHeadsIfThere, kRows };
   QkNorm qk_norm = QkNorm::kNone;  // q and k are RMS-normalised: each head, or all heads of a row together
   bool pre_norms = true;           // attention and feed-forward take the residual stream RMS-normalised
   bool post_norms = false;         // what they add to it is RMS-normalised
@@ -78,8 +78,16 @@ struct Architecture {
   float local_rope_base = 0.0f;             // of layers with a window, unscaled; 0: they rotate as the others
   uint32_t no_rope_every = 0;               // one layer in so many does not rotate; 0: all do
   bool rope_if_trained = false;             // layers rotate if the key rope.scaling.finetuned says so
+  bool temperature = false;                 // the file says how queries grow with the position
   bool yarn_rounds = true;                  // YaRN blends from and to whole dimensions
   void (*adapt)(ModelConfig& c) = nullptr;  // sets what no key of the file says, after the keys were read
+};
+
+// Queries are multiplied by 1 + beta * log(1 + position / n_tokens), the quotient rounded down.
+struct Temperature {
+  float beta = 0.0f;      // 0: they are as they are
+  uint32_t n_tokens = 1;  // at least 1
+  float at(uint32_t pos) const;
 };
 
 struct ModelConfig {
@@ -93,8 +101,9 @@ struct ModelConfig {
   float logit_scale = 1.0f;      // of the output logits; it is in ModelWeights::output_norm
   float attn_soft_cap = 0.0f;    // attention logits become cap * tanh(logit / cap); 0: as they are
   float logit_soft_cap = 0.0f;   // the same for output logits
-  uint32_t window = 0;           // of local layers
-  uint32_t global_every = 0;     // as Architecture's, or as the file has it
+  Temperature temperature;
+  uint32_t window = 0;        // of local layers
+  uint32_t global_every = 0;  // as Architecture's, or as the file has it
   uint32_t n_experts = 0, n_experts_used = 0;
   uint32_t expert_ff = 0;       // rows of an expert's gate
   uint32_t shared_ff = 0;       // rows of the shared expert's gate; 0: there is none
@@ -102,6 +111,7 @@ struct ModelConfig {
   RouteRule route;              // of the experts
   float inner_norm_eps = 0.0f;  // of norms inside recurrent layers
   bool no_rope = false;         // no layer rotates
+  uint32_t n_next_blocks = 0;   // behind the layers; they predict tokens after the next one and are not used
   uint32_t n_kv_layers = 0;     // with attention: what pages, streams and policies call layers
   RecurrentShape recurrent;     // of the others, if there are any
   TraitSet traits;              // what a backend must be able to compute
@@ -180,7 +190,9 @@ class Model {
   Status read_window_pattern();
   void note_usual(const char* key, float taken);
   Status read_multipliers();
+  Status read_temperature();
   Status read_soft_caps();
+  Status read_next_blocks();
   Status read_experts();
   Status read_layer_kinds();  // this and the next four: recurrent.cpp
   Status read_kinds_by_interval();

@@ -17,6 +17,7 @@ struct RopeTable::Scaling {
   float factor = 1.0f;
   uint32_t original_tokens = 0;
   float ext_factor = 1.0f, attn_factor = 1.0f;
+  float log_multiplier = 0.0f;                // of the part of YaRN's magnitude that is taken back
   float beta_fast = 32.0f, beta_slow = 1.0f;  // the paper's values for Llama models
   bool rounds = true;                         // the dimensions between which YaRN blends
   Status read(const GgufFile& file, std::string_view prefix, uint32_t trained_tokens);
@@ -67,7 +68,8 @@ Status RopeTable::Scaling::read(const GgufFile& file, std::string_view prefix, u
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_attn_factor"), s.attn_factor, s.attn_factor));
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_beta_fast"), s.beta_fast, s.beta_fast));
   WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_beta_slow"), s.beta_slow, s.beta_slow));
-  const float numbers[] = {s.attn_factor, s.ext_factor, s.beta_fast, s.beta_slow};
+  WEIR_TRY(file.get_f32(Key(prefix, "rope.scaling.yarn_log_multiplier"), s.log_multiplier, 0.0f));
+  const float numbers[] = {s.attn_factor, s.ext_factor, s.beta_fast, s.beta_slow, s.log_multiplier};
   for (float number : numbers) {
     if (!std::isfinite(number) || number < 0.0f)
       return fail(WEIR_ERR_FORMAT, "%.*s.rope.scaling.*: a value is negative or not finite",
@@ -137,8 +139,9 @@ void RopeTable::add_scaled(double base, const Scaling& s, const Divisors& diviso
   double high = yarn ? yarn_dim(s.beta_slow, dim, base, s.original_tokens) : 0.0;
   low = std::max(0.0, s.rounds ? std::floor(low) : low);
   high = std::min(dim - 1.0, s.rounds ? std::ceil(high) : high);
-  magnitude_[n_rotations()] =
-      s.attn_factor * (yarn && s.ext_factor != 0.0f && s.factor > 1.0f ? 1.0 + 0.1 * std::log(s.factor) : 1.0);
+  const bool stretches = yarn && s.ext_factor != 0.0f && s.factor > 1.0f;
+  const double log = stretches ? 0.1 * std::log(s.factor) : 0.0;
+  magnitude_[n_rotations()] = s.attn_factor * ((1.0 + log) / (1.0 + s.log_multiplier * log));
   for (uint32_t i = 0; i < dim / 2; ++i) {
     const double angle = std::pow(base, -2.0 * i / dim) / divisors.at(i);
     const double stretched = s.type == "none" ? angle : angle / s.factor;

@@ -1,7 +1,9 @@
 // Tensors by name, with their shapes checked.
 #include "models/tensor_reader.h"
 
+#include <charconv>
 #include <cstdio>
+#include <system_error>
 
 namespace weir {
 
@@ -79,19 +81,65 @@ Status TensorReader::set_floats(const GgufTensor& tensor, const float*& out) {
   return {};
 }
 
+bool TensorReader::has(const char* name) {
+  std::snprintf(name_, sizeof(name_), "%s%s", prefix_, name);
+  return file_.find_tensor(name_) != nullptr;
+}
+
 void TensorReader::skip(const char* name) {
   const GgufTensor* tensor = file_.find_tensor(name);
   if (tensor != nullptr) taken_[static_cast<size_t>(tensor - file_.tensors().data())] = true;
 }
 
-Status TensorReader::check_all_taken(const char* architecture) const {
+namespace {
+
+// Which block the name is of; UINT32_MAX if of none.
+uint32_t block_of(std::string_view name) {
+  constexpr std::string_view kBegin = "blk.";
+  uint32_t block = 0;
+  const char* const end = name.data() + name.size();
+  if (!name.starts_with(kBegin)) return UINT32_MAX;
+  const auto [rest, error] = std::from_chars(name.data() + kBegin.size(), end, block);
+  return error == std::errc() && rest != end && *rest == '.' ? block : UINT32_MAX;
+}
+
+bool sees_or_hears(std::string_view name) {
+  return name.starts_with("v.") || name.starts_with("a.") || name.starts_with("mm.");
+}
+
+struct Unused {
+  const char* what;
+  uint32_t n = 0;
+  uint64_t bytes = 0;
+  void count(const GgufTensor& tensor) { ++n, bytes += tensor.bytes; }
+  void note(Notes& notes) const {
+    if (n != 0) notes.leave("not used: %u tensors (%.1f MB) %s", n, static_cast<double>(bytes) / 1e6, what);
+  }
+};
+
+}  // namespace
+
+Status TensorReader::check_all_taken(const char* architecture, uint32_t first_next, uint32_t end_next,
+                                     Notes& notes) const {
+  Unused next = {"that predict tokens after the next one"}, other = {"of images and sound"};
   for (size_t i = 0; i < taken_.size(); ++i) {
     if (taken_[i]) continue;
-    const std::string_view name = file_.tensors()[i].name;
+    const GgufTensor& tensor = file_.tensors()[i];
+    const std::string_view name = tensor.name;
+    if (const uint32_t block = block_of(name); block >= first_next && block < end_next) {
+      next.count(tensor);
+      continue;
+    }
+    if (sees_or_hears(name)) {
+      other.count(tensor);
+      continue;
+    }
     return fail(WEIR_ERR_UNSUPPORTED,
                 "%.*s: architecture %s has no use for this tensor, so the answers would be wrong without it",
                 static_cast<int>(name.size()), name.data(), architecture);
   }
+  next.note(notes);
+  other.note(notes);
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <memory_resource>
 #include <vector>
 
+#include "core/notes.h"
 #include "core/status.h"
 #include "gguf/gguf.h"
 #include "quant/weight_type.h"
@@ -18,6 +19,7 @@ class TensorReader {
   // Names that follow are those of layer `layer`, "blk.<layer>.<name>".
   void set_layer(uint32_t layer);
   const char* prefix() const { return prefix_; }
+  bool has(const char* name);
 
   // A matrix [n_rows, n_cols] of any type that Weir computes with. Not `required` and absent: `out` stays empty.
   Status matrix(const char* name, uint32_t n_rows, uint32_t n_cols, Weight& out, bool required = true);
@@ -31,8 +33,9 @@ class TensorReader {
   Status table(const char* name, uint32_t n_rows, uint32_t n_cols, const float*& out);
   // Counts a tensor as taken that other code reads, if the file has it.
   void skip(const char* name);
-  // Whether every tensor of the file was taken; the error names the first that was not.
-  Status check_all_taken(const char* architecture) const;
+  // Whether every tensor of the file was taken; the error names the first that was not. Of those that text can do
+  // without, which are the blocks from `first_next` to before `end_next` and what sees and hears, there is a note.
+  Status check_all_taken(const char* architecture, uint32_t first_next, uint32_t end_next, Notes& notes) const;
 
  private:
   Status set_weight(const GgufTensor& tensor, uint32_t n_rows, uint32_t n_cols, Weight& out);

@@ -34,7 +34,7 @@ Status Model::read_weights() {
     WEIR_TRY(describe_layer(in, config_, kinds_[i], i, weights_.layers[i]));
     if (kinds_[i].mixer == Mixer::kAttention) weights_.kv_layers.push_back(i);
   }
-  WEIR_TRY(in.check_all_taken(config_.arch->name));
+  WEIR_TRY(in.check_all_taken(config_.arch->name, config_.n_layers, config_.n_layers + config_.n_next_blocks, notes_));
   config_.traits = traits_of(config_, weights_.layers);
   return {};
 }

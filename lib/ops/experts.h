@@ -10,10 +10,12 @@
 
 namespace weir {
 
-// One matrix [n_rows, n_cols] per expert, one below the other, and their biases.
+// One matrix [n_rows, n_cols] per expert, one below the other, and their biases. On the processor there may be other
+// rows between them.
 struct ExpertStack {
   Weight w;                     // [n_experts * n_rows, n_cols]
   const float* bias = nullptr;  // [n_experts, n_rows] or null
+  uint32_t n_between = 0;       // rows between one expert's matrix and the next one's
 };
 
 // Mixture of experts (docs/algorithms.md, "Mixture of experts"). Per token the router chooses n_used experts. Each is a
@@ -38,10 +40,10 @@ struct ExpertsArgs {
 };
 
 // Matrix `expert` of a stack.
-constexpr Weight expert_of(const Weight& stack, uint32_t n_experts, uint32_t expert) {
-  Weight w = stack;
-  w.n_rows = stack.n_rows / n_experts;
-  w.data = stack.data + size_t{expert} * w.n_rows * stack.row_bytes;
+constexpr Weight expert_of(const ExpertStack& stack, uint32_t n_experts, uint32_t expert) {
+  Weight w = stack.w;
+  w.n_rows = stack.w.n_rows / n_experts;
+  w.data = stack.w.data + size_t{expert} * (w.n_rows + stack.n_between) * w.row_bytes;
   return w;
 }
 

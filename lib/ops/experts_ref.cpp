@@ -32,7 +32,7 @@ class Scores {
     for (uint32_t e = 0; e < r.n_experts; ++e) all += of(e);
     all_ = all;
   }
-  // Of an expert; not yet divided by the sum over all where the weights' own sum is what they are divided by.
+  // The score of an expert; not yet divided by the sum over all where the weights' own sum is what they are divided by.
   double of(uint32_t e) const {
     const double logit = logits_[e];
     return (softmax_ ? std::exp(logit - most_) : 1.0 / (1.0 + std::exp(-logit))) / all_;
@@ -124,8 +124,8 @@ void one_token(const ExpertsArgs& a, const float* x, float* y, float* logits, ui
     logits[e] = static_cast<float>(dot(r.w + e * d, x, d) + (r.bias != nullptr ? double{r.bias[e]} : 0.0));
   choose_experts(logits, r, ids, weights);
   for (size_t i = 0; i < r.n_used; ++i) {
-    glu(expert_of(a.gate.w, r.n_experts, ids[i]), bias_of(a.gate, r.n_experts, ids[i]),
-        expert_of(a.up.w, r.n_experts, ids[i]), bias_of(a.up, r.n_experts, ids[i]), a.activation, x, inner + i * d_ff);
+    glu(expert_of(a.gate, r.n_experts, ids[i]), bias_of(a.gate, r.n_experts, ids[i]),
+        expert_of(a.up, r.n_experts, ids[i]), bias_of(a.up, r.n_experts, ids[i]), a.activation, x, inner + i * d_ff);
   }
   float* shared_inner = inner + r.n_used * d_ff;
   double shared = 1.0;
@@ -137,8 +137,8 @@ void one_token(const ExpertsArgs& a, const float* x, float* y, float* logits, ui
     double sum = y[row];
     for (size_t i = 0; i < r.n_used; ++i) {
       const float* bias = bias_of(a.down, r.n_experts, ids[i]);
-      sum += double{weights[i]} *
-             (dot_row(a.down.w, ids[i] * d + row, inner + i * d_ff) + (bias != nullptr ? double{bias[row]} : 0.0));
+      sum += double{weights[i]} * (dot_row(expert_of(a.down, r.n_experts, ids[i]), row, inner + i * d_ff) +
+                                   (bias != nullptr ? double{bias[row]} : 0.0));
     }
     if (a.shared_ff() != 0) sum += shared * dot_row(a.shared_down, row, shared_inner);
     y[row] = static_cast<float>(sum);

@@ -29,9 +29,10 @@ const Backend& reference_backend() {
       ref::scratch_bytes,
       []() { return "plain C++"; },
       TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-               Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kReluGate, Trait::kQkRowNorm,
-               Trait::kNoNorm, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2, Trait::kShortConv),
+               Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kTemperature,
+               Trait::kAttnSinks, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kReluGate,
+               Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
+               Trait::kShortConv),
       RuleSet::all(),
   };
   return kBackend;

@@ -77,6 +77,10 @@ class DeviceWeights {
   DeviceWeights(const DeviceWeights&) = delete;
   DeviceWeights& operator=(const DeviceWeights&) = delete;
 
+  // How many rows of a matrix follow one another in the file, and how many others come then. No rows: all follow.
+  struct Run {
+    uint32_t n_rows = 0, n_between = 0;
+  };
   // Allocates the table of the copies when the model is opened, so that a session takes no more host memory than its
   // plan says. Throws std::bad_alloc.
   void reserve(const Model& model);
@@ -95,7 +99,7 @@ class DeviceWeights {
 
  private:
   Status upload(const Model& model, ThreadPool& pool);
-  Status upload_matrix(const Weight& weight, ThreadPool& pool, Weight& out);
+  Status upload_matrix(const Weight& weight, const Run& run, ThreadPool& pool, Weight& out);
   Status upload_vector(const float* values, uint64_t n, const float*& out);
   void clear();
 

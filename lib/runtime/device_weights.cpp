@@ -18,15 +18,17 @@ constexpr uint64_t kPieceBytes = 16u << 20;  // all threads convert rows to the 
 uint64_t weight_bytes(const Weight& w) { return align_up(w.row_bytes * w.n_rows, kAlignment); }
 uint64_t vector_bytes(uint64_t n) { return align_up(n * sizeof(float), kAlignment); }
 
-// Calls matrix(weight, copy, name) and vector(values, count, copy) for all weights of a model, in their order in device
-// memory. The copies are those of `to`; its layers may be missing when the calls do not fill them.
+using Run = DeviceWeights::Run;
+
+// Calls matrix(weight, copy, name, run) and vector(values, count, copy) for all weights of a model, in their order in
+// device memory. The copies are those of `to`; its layers may be missing when the calls do not fill them.
 template <class Matrix, class Vector>
 Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to, const Matrix& matrix,
                const Vector& vector) {
-  WEIR_TRY(matrix(from.token_embd, to.token_embd, "token_embd"));
+  WEIR_TRY(matrix(from.token_embd, to.token_embd, "token_embd", Run{}));
   WEIR_TRY(vector(from.output_norm, c.d_model, to.output_norm));
   if (from.output.data != from.token_embd.data) {
-    WEIR_TRY(matrix(from.output, to.output, "output"));
+    WEIR_TRY(matrix(from.output, to.output, "output", Run{}));
   } else {
     to.output = to.token_embd;
   }
@@ -61,7 +63,10 @@ Status for_all(const ModelConfig& c, const ModelWeights& from, ModelWeights& to,
           copy.stage[s].part[p] = copy.stage[s].part[p - 1];
           continue;
         }
-        WEIR_TRY(matrix(part.w, copy.stage[s].part[p].w, part.name));
+        const uint32_t n_experts = std::max(1u, layer.experts.router.n_experts);
+        const Run run = part.n_between == 0 ? Run{} : Run{part.w.n_rows / n_experts, part.n_between};
+        WEIR_TRY(matrix(part.w, copy.stage[s].part[p].w, part.name, run));
+        copy.stage[s].part[p].n_between = 0;
         WEIR_TRY(vector(part.bias, part.w.n_rows, copy.stage[s].part[p].bias));
       }
       WEIR_TRY(vector(stage.post_norm, c.d_model, copy.stage[s].post_norm));
@@ -77,7 +82,7 @@ uint64_t DeviceWeights::bytes_of(const Model& model) {
   ModelWeights nobody(std::pmr::null_memory_resource());
   (void)for_all(
       model.config(), model.weights(), nobody,
-      [&](const Weight& w, const Weight&, const char*) {
+      [&](const Weight& w, const Weight&, const char*, const Run&) {
         bytes += weight_bytes(w);
         return Status();
       },
@@ -99,7 +104,7 @@ Status DeviceWeights::upload_vector(const float* values, uint64_t n, const float
 
 // Works piece by piece: converts some rows as a matrix of their own, then copies its planes to where they belong in the
 // whole one.
-Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& out) {
+Status DeviceWeights::upload_matrix(const Weight& w, const Run& run, ThreadPool& pool, Weight& out) {
   auto* to = static_cast<uint8_t*>(block_) + used_;
   used_ += weight_bytes(w);
   out = w;
@@ -107,13 +112,14 @@ Status DeviceWeights::upload_matrix(const Weight& w, ThreadPool& pool, Weight& o
   uint32_t plane_bytes[kMaxPlanes] = {};
   const uint32_t n_planes = planes_of(w.type, plane_bytes);
   const auto at_once = static_cast<uint32_t>(std::clamp<uint64_t>(kPieceBytes / w.row_bytes, 1, w.n_rows));
+  const uint32_t in_run = run.n_rows != 0 ? run.n_rows : w.n_rows;
   const uint64_t piece_bytes = w.row_bytes * at_once;
   void* piece = memory_->allocate(piece_bytes, kCacheLine);
   Status status;
-  for (uint32_t row = 0; row < w.n_rows && status.ok(); row += at_once) {
-    Weight part = w;
-    part.data = w.data + row * w.row_bytes;
-    part.n_rows = std::min(at_once, w.n_rows - row);
+  Weight part = w;
+  for (uint32_t row = 0; row < w.n_rows && status.ok(); row += part.n_rows) {
+    part.data = w.data + (row + size_t{row / in_run} * run.n_between) * w.row_bytes;
+    part.n_rows = std::min(at_once, in_run - row % in_run);
     const uint32_t n_tasks = std::min(part.n_rows, pool.n_threads() * 4), share = (part.n_rows + n_tasks - 1) / n_tasks;
     {
       const ThreadPool::Lease lease(pool);
@@ -145,7 +151,7 @@ void DeviceWeights::reserve(const Model& model) {
 Status DeviceWeights::upload(const Model& model, ThreadPool& pool) {
   return for_all(
       model.config(), model.weights(), weights_,
-      [&](const Weight& w, Weight& copy, const char*) { return upload_matrix(w, pool, copy); },
+      [&](const Weight& w, Weight& copy, const char*, const Run& run) { return upload_matrix(w, run, pool, copy); },
       [&](const float* values, uint64_t n, const float*& copy) { return upload_vector(values, n, copy); });
 }
 
@@ -153,7 +159,7 @@ Status DeviceWeights::check(const DeviceModule& module, const Model& model) {
   ModelWeights nobody(std::pmr::null_memory_resource());
   WEIR_TRY(for_all(
       model.config(), model.weights(), nobody,
-      [&](const Weight& w, const Weight&, const char* name) {
+      [&](const Weight& w, const Weight&, const char* name, const Run&) {
         const Status status = module.check_weight(w);
         return status.ok() ? status : fail(status.code(), "%s: %s", name, module.last_error());
       },

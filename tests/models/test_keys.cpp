@@ -21,15 +21,15 @@ struct Opened {
   explicit Opened(const char* path) : model(std::pmr::new_delete_resource()) {
     status = model.open(path, 0, nullptr, nullptr);
     for (size_t i = 0; i < model.notes().size(); ++i) {
-      std::string& to = model.notes().kind(i) == Notes::Kind::kWarning ? warnings : defaults;
-      to += std::string(model.notes().text(i)) + "\n";
+      std::string* const lines[] = {&warnings, &defaults, &unused};
+      *lines[static_cast<size_t>(model.notes().kind(i))] += std::string(model.notes().text(i)) + "\n";
     }
   }
   explicit Opened(const ChangedFile& file) : Opened(file.path()) {}
 
   Model model;
   Status status;
-  std::string warnings, defaults;
+  std::string warnings, defaults, unused;
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -96,6 +96,9 @@ void rope_base__missing(void**) {
       {"gemma2_f32", "gemma2", 1e4, false, "10000"},      {"llama_f32", "llama", 1e4, false, "10000"},
       {"gpt_oss_f32", "gpt-oss", 150000, true, "150000"}, {"qwen35_f32", "qwen35", 1e4, true, "10000"},
       {"lfm2_f32", "lfm2", 1e4, true, "10000"},           {"nemotron_h_f32", "nemotron_h", 1e4, true, "10000"},
+      {"glm4moe_f32", "glm4moe", 1e4, true, "10000"},     {"granitemoe_f32", "granitemoe", 1e4, true, "10000"},
+      {"qwen3vl_f32", "qwen3vl", 1e4, true, "10000"},     {"qwen3vlmoe_f32", "qwen3vlmoe", 1e4, true, "10000"},
+      {"mistral3_f32", "mistral3", 1e4, true, "10000"},
   };
   static_assert(std::size(cases) == std::size(weir::test::kArchitectures));
   for (const auto& c : cases) {
@@ -203,7 +206,7 @@ void keys_that_change_answers__are_refused(void**) {
       fail_msg("%s: %s \"%s\"", key, weir_status_name(o.status.code()), last_error_text());
   };
   for (const char* key : {"attention.q_lora_rank", "attention.temperature_length", "swiglu_clamp_exp",
-                          "nextn_predict_layers", "router_logit_softcapping", "embedding_length_per_layer_input",
+                          "expert_weights_scale", "router_logit_softcapping", "embedding_length_per_layer_input",
                           "use_parallel_residual", "logit_scale", "final_logit_softcapping", "attention.scale"}) {
     const std::string name = std::string("llama.") + key;
     refused("llama_f32", GgufWriter().add_f32(name, 2.0f), name.c_str());
@@ -217,13 +220,79 @@ void keys_that_change_answers__are_refused(void**) {
   assert_true(Opened(with("llama_f32", GgufWriter().add_u32("llama.attention.key_length_swa", 64))).status.ok());
   refused("gemma2_f32", GgufWriter().add_f32("gemma2.rope.freq_base_swa", 5000.0f), "gemma2.rope.freq_base_swa");
   assert_true(Opened(with("gemma2_f32", GgufWriter().add_f32("gemma2.rope.freq_base_swa", 1e4f))).status.ok());
-  refused("qwen3moe_f32", GgufWriter().add_bool("qwen3moe.expert_weights_norm", false), "qwen3moe.expert_weights_norm");
-  refused("qwen2moe_f32", GgufWriter().add_bool("qwen2moe.expert_weights_norm", true), "qwen2moe.expert_weights_norm");
-  assert_true(Opened(with("qwen3moe_f32", GgufWriter().add_bool("qwen3moe.expert_weights_norm", true))).status.ok());
-  refused("qwen3moe_f32", GgufWriter().add_u32("qwen3moe.expert_gating_func", 2), "qwen3moe.expert_gating_func");
+  refused("qwen3moe_f32", GgufWriter().add_u32("qwen3moe.expert_gating_func", 4), "qwen3moe.expert_gating_func");
   refused("llama_f32",
           GgufWriter().add_array("llama.attention.head_count_kv", GgufType::kI32, std::vector<int32_t>{2, 4}),
           "llama.attention.head_count_kv", "llama.attention.head_count_kv");
+}
+
+// What a file says about its router goes before the architecture's own way, and models with other routers are others.
+void routers__are_what_the_file_says(void**) {
+  using Score = RouteRule::Score;
+  const Opened usual(golden("qwen3moe_f32").c_str()), plain(golden("qwen2moe_f32").c_str());
+  assert_true(usual.model.config().route.normalise && !plain.model.config().route.normalise);
+  const struct {
+    GgufWriter more;
+    bool same;
+    RouteRule want;
+  } cases[] = {
+      {GgufWriter().add_u32("qwen3moe.expert_gating_func", 1), true, {}},
+      {GgufWriter().add_u32("qwen3moe.expert_gating_func", 3), true, {}},
+      {GgufWriter().add_bool("qwen3moe.expert_weights_norm", true), true, {}},
+      {GgufWriter().add_f32("qwen3moe.expert_weights_scale", 0.0f), true, {}},
+      {GgufWriter().add_bool("qwen3moe.expert_weights_norm", false), false, {.normalise = false}},
+      {GgufWriter().add_u32("qwen3moe.expert_gating_func", 2), false, {.score = Score::kSigmoid}},
+      {GgufWriter().add_f32("qwen3moe.expert_weights_scale", 2.5f), false, {.scale = 2.5f}},
+      {GgufWriter().add_u32("qwen3moe.expert_group_count", 4).add_u32("qwen3moe.expert_group_used_count", 2),
+       false,
+       {.n_groups = 4, .n_groups_used = 2}},
+  };
+  std::vector<uint64_t> fingerprints;
+  for (const auto& c : cases) {
+    const Opened o(with("qwen3moe_f32", c.more));
+    if (!o.status.ok()) fail_msg("%s", last_error_text());
+    for (const Layer& layer : o.model.weights().layers) {
+      const RouteRule& got = layer.experts.router.rule;
+      assert_true(got.score == c.want.score && got.normalise == c.want.normalise && got.scale == c.want.scale);
+      assert_true(got.n_groups == c.want.n_groups && got.n_groups_used == c.want.n_groups_used);
+    }
+    const uint64_t fingerprint = o.model.fingerprint();
+    assert_true((fingerprint == usual.model.fingerprint()) == c.same);
+    if (!c.same) fingerprints.push_back(fingerprint);
+  }
+  std::sort(fingerprints.begin(), fingerprints.end());
+  assert_true(std::adjacent_find(fingerprints.begin(), fingerprints.end()) == fingerprints.end());
+}
+
+// A block behind the layers, which block_count counts or does not, and parts that see and hear: not used, and counted.
+void parts__that_text_does_without(void**) {
+  const Opened o(golden("glm4moe_f32").c_str());
+  const uint32_t n_layers = o.model.config().n_layers;
+  assert_int_equal(n_layers, 2);
+  assert_true(has(o.unused, "25 tensors (") && has(o.unused, ") that predict tokens after the next one"));
+  const std::string blocks = "glm4moe.block_count", next = "glm4moe.nextn_predict_layers";
+  const Opened uncounted(with("glm4moe_f32", GgufWriter().add_u32(blocks, n_layers), blocks));
+  assert_true(uncounted.status.ok() && uncounted.model.fingerprint() == o.model.fingerprint());
+  assert_string_equal(uncounted.unused.c_str(), o.unused.c_str());
+  const auto keep = [&](std::string_view name) { return !name.starts_with("blk.2."); };
+  const Opened cut(ChangedFile(golden("glm4moe_f32"), {}, nullptr, keep));
+  assert_true(cut.status.ok() && cut.model.config().n_layers == n_layers && cut.unused.empty());
+  assert_int_equal(Opened(without("glm4moe_f32", next)).status.code(), WEIR_ERR_UNSUPPORTED);
+  assert_true(has(last_error_text(), "blk.2.nextn."));
+  for (const uint32_t n : {3u, 4u, 1u << 31, UINT32_MAX}) {
+    assert_int_equal(Opened(with("glm4moe_f32", GgufWriter().add_u32(next, n), next)).status.code(), WEIR_ERR_FORMAT);
+    assert_true(has(last_error_text(), next));
+  }
+
+  GgufWriter seeing;
+  const weir_test::Bytes data(64);
+  for (const char* name : {"v.blk.0.attn_q.weight", "mm.0.weight", "a.conv1d.0.weight"})
+    seeing.add_tensor(name, {16}, 0, data);
+  const Opened whole(with("llama_f32", seeing));
+  if (!whole.status.ok()) fail_msg("%s", last_error_text());
+  assert_true(has(whole.unused, "3 tensors (0.0 MB) of images and sound") && whole.warnings.empty());
+  const Opened other(with("llama_f32", GgufWriter().add_tensor("vision.weight", {16}, 0, data)));
+  assert_int_equal(other.status.code(), WEIR_ERR_UNSUPPORTED);
 }
 
 // One number for each layer, and which layers have a window.
@@ -284,6 +353,8 @@ int main() {
       cmocka_unit_test(unknown_keys__hide_nothing),
       cmocka_unit_test(notes__warnings_come_before_defaults),
       cmocka_unit_test(keys_that_change_answers__are_refused),
+      cmocka_unit_test(routers__are_what_the_file_says),
+      cmocka_unit_test(parts__that_text_does_without),
       cmocka_unit_test(arrays__of_layers),
       cmocka_unit_test(pre_tokenizer__of_the_architecture),
   };

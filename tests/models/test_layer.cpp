@@ -68,6 +68,7 @@ std::vector<Change> changes() {
       {Trait::kLayerRope, [](Layer& l, ModelConfig&) { l.attention.rotation = 1; }},
       {Trait::kAttnSoftCap, [](Layer& l, ModelConfig&) { l.attention.soft_cap = 50.0f; }},
       {Trait::kLogitSoftCap, [](Layer&, ModelConfig& c) { c.logit_soft_cap = 30.0f; }},
+      {Trait::kTemperature, [](Layer&, ModelConfig& c) { c.temperature.beta = 0.1f; }},
       {Trait::kAttnSinks, [](Layer& l, ModelConfig&) { l.attention.sinks = kAny; }},
       {Trait::kExperts, [](Layer& l, ModelConfig&) { l.experts.router.n_experts = 8; }},
       {Trait::kHeadGate, [](Layer& l, ModelConfig&) { l.stage[1] = {.kind = Stage::Kind::kHeadGate, .x = Row::kQ}; }},

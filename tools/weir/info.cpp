@@ -24,17 +24,23 @@ struct InfoFlags {
   bool json = false;
 };
 
-// What the library took for granted: lines of its log that begin with the file's name.
+// What the library took for granted, and what it does not use: lines of its log that begin with the file's name.
 struct Taken {
   std::string name;  // with ": "
-  std::vector<std::string> warnings, defaults;
+  std::vector<std::string> warnings, defaults, unused;
 };
 
 weir_status keep_line(void* user, const weir_log_info* line) {
   auto& taken = *static_cast<Taken*>(user);
   const std::string text = line->message;
   if (text.compare(0, taken.name.size(), taken.name) != 0) return WEIR_OK;
-  (line->level <= WEIR_LOG_WARNING ? taken.warnings : taken.defaults).push_back(text.substr(taken.name.size()));
+  static const std::string kUnused = "not used: ";
+  const std::string what = text.substr(taken.name.size());
+  if (what.compare(0, kUnused.size(), kUnused) == 0) {
+    taken.unused.push_back(what.substr(kUnused.size()));
+  } else {
+    (line->level <= WEIR_LOG_WARNING ? taken.warnings : taken.defaults).push_back(what);
+  }
   return WEIR_OK;
 }
 
@@ -116,6 +122,7 @@ void print_json(const File& file, const weir_model_info& info) {
   if (!file.note.empty()) out["note"] = file.note;
   if (!file.taken->warnings.empty()) out["warnings"] = file.taken->warnings;
   if (!file.taken->defaults.empty()) out["defaults"] = file.taken->defaults;
+  if (!file.taken->unused.empty()) out["unused"] = file.taken->unused;
   Json& values = out["metadata"] = Json::object();
   for (uint32_t i = 0; i < weir_model_metadata_count(file.model.get()); ++i) {
     const auto [key, value] = metadata(file.model.get(), i);
@@ -167,6 +174,7 @@ void print_tables(const File& file, const weir_model_info& info) {
   if (!file.note.empty()) print_fact("note", file.note);
   for (const std::string& line : file.taken->warnings) print_fact("warning", line);
   for (const std::string& line : file.taken->defaults) print_fact("default", line);
+  for (const std::string& line : file.taken->unused) print_fact("not used", line);
   const uint32_t n_values = weir_model_metadata_count(file.model.get());
   put_format("\nmetadata (%u)\n", n_values);
   for (uint32_t i = 0; i < n_values; ++i) {

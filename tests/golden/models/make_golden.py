@@ -159,7 +159,7 @@ def hf_rope(m):
     rope = {"rope_theta": m.rope_base, **(m.rope or {"rope_type": "default"})}
     if rope["rope_type"] == "longrope":
         rope |= {f"{kind}_factor": factors.tolist() for kind, factors in long_factors(m).items()}
-    if m.beta:
+    if m.arch == "mistral3":
         rope["llama_4_scaling_beta"] = m.beta
     if m.arch in ("qwen3vl", "qwen3vlmoe"):
         rope |= {"mrope_section": SECTIONS, "mrope_interleaved": True}
@@ -179,6 +179,9 @@ class TextModel(torch.nn.Module):
         self.config = config
         self.model = kinds[config.model_type](config)
         self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def set_attn_implementation(self, name):
+        self.model.set_attn_implementation(name)
 
     def forward(self, **inputs):
         out = self.model(**inputs)
@@ -331,10 +334,14 @@ def ablations(m, tensors):
             yield what, m, wrong
     if m.rope:
         plain = {k: v for k, v in tensors.items() if k != "rope_freqs.weight"}
-        yield "no RoPE scaling", replace(m, rope=None), plain
+        unscaled = {**m.rope, "rope_type": "default"} if m.beta else None
+        yield "no RoPE scaling", replace(m, rope=unscaled), plain
     if m.rope and not m.rope.get("truncate", True):
         yield "YaRN's range rounded", replace(m, rope={**m.rope, "truncate": True}), tensors
-    if m.rope and m.rope["rope_type"] in ("yarn", "longrope"):
+    if m.rope and "mscale" in m.rope:
+        kept = {k: v for k, v in m.rope.items() if "mscale" not in k}
+        yield "magnitude not taken back", replace(m, rope=kept), tensors
+    elif m.rope and m.rope["rope_type"] in ("yarn", "longrope"):
         yield "no magnitude", replace(m, rope={**m.rope, "attention_factor": 1.0}), tensors
     if m.arch in ADJACENT:
         def halves(name, v):

@@ -685,7 +685,8 @@ impl<'a> ModelInfo<'a> {
         self.0.fingerprint
     }
     /// general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-    /// "glm4", "qwen35", "lfm2", "`nemotron_h`", "qwen2moe", "qwen3moe" or "gpt-oss".
+    /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "`nemotron_h`", "qwen2moe", "qwen3moe", "qwen3vlmoe",
+    /// "gpt-oss", "glm4moe" or "granitemoe".
     pub fn architecture(&self) -> Cow<'a, str> {
         unsafe { text(self.0.architecture) }
     }

@@ -632,7 +632,8 @@ public struct ModelInfo: Sendable {
     /// Hash of hyper-parameters, tensor table and vocabulary; 0 with `ModelFlags.vocabOnly`.
     public let fingerprint: UInt64
     /// general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-    /// "glm4", "qwen35", "lfm2", "nemotron_h", "qwen2moe", "qwen3moe" or "gpt-oss".
+    /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "nemotron_h", "qwen2moe", "qwen3moe", "qwen3vlmoe", "gpt-oss",
+    /// "glm4moe" or "granitemoe".
     public let architecture: String
     /// general.name as one line of UTF-8, or "".
     public let name: String
