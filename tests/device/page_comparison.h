@@ -14,8 +14,8 @@
 namespace weir::test {
 
 // Minimum fractions, per layer. Decision by decision: of the stamps that a chunk or step changed, those that it changed
-// equally in both sessions; of the scores, those that are within kScoreDistance. Together: of the pages that can leave
-// one of the sessions, those that can leave both, per layer and in all layers.
+// equally in both sessions, or not because of a near tie; of the scores, those that are within kScoreDistance.
+// Together: of the pages that can leave one of the sessions, those that can leave both, per layer and in all layers.
 struct Bounds {
   double stamps, scores, together, all_together;
 };
@@ -24,6 +24,7 @@ struct Bounds {
 constexpr double kScoreDistance = 0.1;  // relative to the larger one
 constexpr double kSumRounding = 1e-6;   // of f32 sums, relative
 constexpr double kPromptTie = 0.02;     // relative distance of two pages' prompt scores that rounding may exchange
+constexpr double kStampTie = 0.01;      // of a page's weights on both sides of what is stamped
 
 // One page of a table, as it was when the table was copied.
 struct Page {
@@ -144,13 +145,9 @@ struct LayerCounts {
   uint64_t stamps = 0, equal_stamps = 0;  // that changed in one of the sessions at least
   uint64_t scores = 0, close_scores = 0;
   uint64_t pages = 0, common = 0;  // together
-  // One near tie may be more than that part of a few.
-  static bool are_enough(uint64_t n, uint64_t of, double least) {
-    return part(n, of) >= least || (least < 1.0 && n + 1 == of);
-  }
   bool is_inside(const Bounds& b) const {
-    return equal_tables == tables && are_enough(equal_stamps, stamps, b.stamps) &&
-           part(close_scores, scores) >= b.scores && part(common, pages) >= b.together;
+    return equal_tables == tables && part(equal_stamps, stamps) >= b.stamps && part(close_scores, scores) >= b.scores &&
+           part(common, pages) >= b.together;
   }
 };
 
@@ -159,13 +156,15 @@ class StepByStep {
  public:
   // In decode steps, scores that add up are compared by what a step adds. `has_prompt_tie`: rounding may exchange a
   // page of a layer for another one whose prompt score is nearly the same; then the streams in which it did are
-  // compared no more. With ada it can be a page of another head.
-  StepByStep(const KvCache& kv, bool scores_add_up, bool has_prompt_tie)
+  // compared no more. With ada it can be a page of another head. `stamped`: the weight above which pages are stamped,
+  // 0 if something else decides.
+  StepByStep(const KvCache& kv, bool scores_add_up, bool has_prompt_tie, float stamped)
       : layers(kv.shape().n_layers),
         before_(copy_of(kv)),
         exchanged_(kv.shape().n_streams()),
         add_up_(scores_add_up),
-        has_prompt_tie_(has_prompt_tie) {}
+        has_prompt_tie_(has_prompt_tie),
+        stamped_(stamped) {}
 
   // Compares; then the tables of `kv` get the stamps and scores of `other` in all streams that hold the same pages.
   void look(const KvCache& kv, const Tables& other, bool is_prompt) {
@@ -244,10 +243,16 @@ class StepByStep {
            std::fabs(a - b) <= kScoreDistance * std::max(std::fabs(a), std::fabs(b)) + kSumRounding * std::fabs(from);
   }
 
+  // What is stamped lies between the two weights, which are nearly the same.
+  bool is_stamp_tie(float x, float y) const {
+    const float low = std::min(x, y), high = std::max(x, y);
+    return stamped_ > 0.0f && low <= stamped_ && stamped_ < high && high - low <= static_cast<float>(kStampTie) * high;
+  }
+
   void compare_stamps(uint32_t stream, const Page& a, const Page& b, const Page& before, LayerCounts& counts) {
     if (a.stamp == before.stamp && b.stamp == before.stamp) return;
     ++counts.stamps;
-    counts.equal_stamps += a.stamp == b.stamp ? 1 : 0;
+    counts.equal_stamps += a.stamp == b.stamp || is_stamp_tie(a.score, b.score) ? 1 : 0;
     if (a.stamp != b.stamp) notes.stamp(n_looks_, stream, a, b, before.stamp);
   }
 
@@ -271,6 +276,7 @@ class StepByStep {
   std::vector<bool> exchanged_;  // streams
   uint64_t n_looks_ = 0;
   bool add_up_, has_prompt_tie_;
+  float stamped_;
 };
 
 // Counts the pages that can leave, those of one table and those of both.
