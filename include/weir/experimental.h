@@ -14,7 +14,8 @@ extern "C" {
  *  @since 1.0 */
 typedef struct weir_trace_layer {
     uint32_t struct_size;      /**< sizeof this struct in the library's build. */
-    uint32_t layer;            /**< 0 .. layers - 1, ascending within a step. */
+    uint32_t layer;            /**< 0 .. layers - 1, ascending within a step. Layers without attention are not counted,
+                                    here and wherever a layer has a stream. */
     uint32_t n_tokens;         /**< Positions, the step's token included. */
     uint32_t n_heads;          /**< Query heads. */
     uint32_t n_kv_heads;       /**< Streams of the layer. */

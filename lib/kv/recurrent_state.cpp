@@ -43,7 +43,7 @@ Status RecurrentState::copy_in(float* state, const float* host, uint64_t n) cons
 void RecurrentState::reset() {
   if (!is_on()) return;
   go_to(0);
-  held_ = 0;
+  give_up_prompt();
   if (memory_ == nullptr && !shape_.elsewhere) std::fill_n(state_, 2 * elements(), 0.0f);
   for (uint32_t i = 0; i < shape_.n_snapshots; ++i) {
     Snapshot& s = snapshots_[i];
@@ -58,7 +58,8 @@ void RecurrentState::copy_from(const Part& part, uint32_t /*n_tokens*/) {
   const auto& other = static_cast<const RecurrentState&>(part);
   current_ = other.current_;
   n_tokens_ = other.n_tokens_;
-  held_ = 0;
+  give_up_prompt();
+  std::copy_n(other.message_, 2, message_);
   if (!shape_.elsewhere) std::copy_n(other.now(), elements(), now());  // a device copies its own
   for (uint32_t i = 0; i < shape_.n_snapshots; ++i) {
     snapshots_[i].n_tokens = other.snapshots_[i].n_tokens;
@@ -113,6 +114,7 @@ void RecurrentState::go_to(uint32_t n_tokens) {
   for (uint32_t i = 0; i < shape_.n_snapshots; ++i) {
     if (snapshots_[i].n_tokens > n_tokens_) snapshots_[i].n_tokens = 0;
   }
+  for (uint32_t& n : message_) n = n > n_tokens_ ? 0 : n;
 }
 
 void RecurrentState::seal(uint32_t /*first*/, uint32_t end) {
@@ -123,14 +125,20 @@ void RecurrentState::seal(uint32_t /*first*/, uint32_t end) {
 }
 
 // A free place, or that of the snapshot that would be missed least: the tokens between its neighbours are what may have
-// to be read again, and near the end that is likelier.
-RecurrentState::Snapshot& RecurrentState::place() {
-  Snapshot* least = nullptr;
+// to be read again, and near the end that is likelier. Where the last prompt began and ended is given up only for where
+// another one does, and the latter only where nothing can fail any more or the prompt could not be taken back. Null: all
+// stay.
+RecurrentState::Snapshot* RecurrentState::place() {
+  Snapshot *least = nullptr, *of_message[2] = {};
   double least_loss = 0.0;
   for (uint32_t i = 0; i < shape_.n_snapshots; ++i) {
     Snapshot& s = snapshots_[i];
-    if (s.n_tokens == 0) return s;
-    if (s.n_tokens == held_) continue;
+    if (s.n_tokens == 0) return &s;
+    if (s.n_tokens == begun_ || s.n_tokens == ended_) continue;
+    if (s.n_tokens == message_[0] || s.n_tokens == message_[1]) {
+      of_message[s.n_tokens == message_[1]] = &s;
+      continue;
+    }
     uint32_t before = 0, after = n_tokens_;
     for (uint32_t j = 0; j < shape_.n_snapshots; ++j) {
       const uint32_t other = snapshots_[j].n_tokens;
@@ -143,20 +151,37 @@ RecurrentState::Snapshot& RecurrentState::place() {
       least_loss = loss;
     }
   }
-  return least != nullptr ? *least : snapshots_[0];
+  const bool is_due = n_tokens_ == begun_ || n_tokens_ == ended_ || n_tokens_ == message_[1];
+  if (least != nullptr || !is_due) return least;
+  return of_message[0] != nullptr || n_tokens_ != begun_ ? of_message[0] : of_message[1];
 }
 
 void RecurrentState::keep() {
-  if (!is_on() || n_tokens_ == 0 || find(n_tokens_) != nullptr) return;
-  if (shape_.n_snapshots == 1 && held_ != 0) return;
-  Snapshot& s = place();
-  s.is_touched = true;
-  s.n_tokens = copy_out(s.state, now(), elements()).ok() ? n_tokens_ : 0;
+  if (n_tokens_ == 0 || find(n_tokens_) != nullptr) return;
+  Snapshot* const s = place();
+  if (s == nullptr) return;
+  s->is_touched = true;
+  s->n_tokens = copy_out(s->state, now(), elements()).ok() ? n_tokens_ : 0;
 }
 
-void RecurrentState::hold() {
+void RecurrentState::begin_prompt() {
+  if (!is_on()) return;
+  begun_ = n_tokens_;
   keep();
-  held_ = n_tokens_;
+}
+
+void RecurrentState::near_prompt_end() {
+  if (!is_on()) return;
+  ended_ = n_tokens_;
+  keep();
+}
+
+void RecurrentState::end_prompt() {
+  if (!is_on()) return;
+  message_[0] = begun_;
+  message_[1] = ended_ <= n_tokens_ && find(ended_) != nullptr ? ended_ : n_tokens_;
+  give_up_prompt();
+  if (message_[1] == n_tokens_) keep();
 }
 
 Status RecurrentState::state_io(Io& io, float* state, bool elsewhere) {
@@ -175,6 +200,10 @@ Status RecurrentState::io(Io& io) {
   WEIR_TRY(io.section("RECU"));
   WEIR_TRY(state_io(io, now(), shape_.elsewhere));
   n_tokens_ = io.n_tokens;
+  for (uint32_t& n : message_) {
+    WEIR_TRY(io.value(n));
+    if (n > io.n_tokens) return io.damaged("a message at %u of %u tokens", n, io.n_tokens);
+  }
   for (uint32_t i = 0; i < shape_.n_snapshots; ++i) {
     Snapshot& s = snapshots_[i];
     WEIR_TRY(io.value(s.n_tokens));

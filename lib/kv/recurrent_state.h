@@ -1,8 +1,10 @@
 // The state of a model's recurrent layers (ops/recurrent.h). Its size is fixed, and it has no past: the tokens of it
 // cannot be told apart, so the last ones cannot be cut off. Snapshots are what a conversation goes back to, and from
 // there the tokens are read again. There is one at every multiple of snapshot_tokens and one wherever a prompt begins
-// and ends, as long as there is room; when there is none, the one goes whose place is nearest to others, measured by
-// its distance from the end.
+// and ends, as long as there is room. Where the last prompt began and ended is where a conversation is most likely to
+// go on: with another message, with another answer, or after an answer without its thoughts. So these two stay until
+// the next prompt has ended, however long the answer is. Of the others that one makes room whose place is nearest to
+// others, measured by its distance from the end.
 #pragma once
 
 #include <cstdint>
@@ -59,10 +61,15 @@ class RecurrentState final : public Part {
   uint32_t nearest(uint32_t n_tokens) const;
   // Tokens that the next chunk has at most, so that it ends where a snapshot is due.
   uint32_t max_chunk() const;
-  // Makes a snapshot of now. Until release() none takes the place of it.
-  void hold();
-  void release() { held_ = 0; }
-  void keep();
+  // A prompt begins: makes a snapshot of now, to which it can be taken back. Until the prompt ends nothing takes the
+  // place of it.
+  void begin_prompt();
+  // Only a few tokens of it are left: the conversation goes back to here instead of its end and reads these again.
+  void near_prompt_end();
+  // It has ended, all of it or what could not be taken back.
+  void end_prompt();
+  // Nothing of it is left.
+  void give_up_prompt() { begun_ = ended_ = 0; }
 
  private:
   struct Snapshot {
@@ -73,7 +80,8 @@ class RecurrentState final : public Part {
   uint64_t elements() const { return shape_.layers.elements(); }
   float* now() const { return state_ + current_ * elements(); }
   Snapshot* find(uint32_t n_tokens) const;
-  Snapshot& place();
+  Snapshot* place();
+  void keep();
   Status copy_out(float* host, const float* state, uint64_t n) const;
   Status copy_in(float* state, const float* host, uint64_t n) const;
   void go_to(uint32_t n_tokens);
@@ -86,7 +94,9 @@ class RecurrentState final : public Part {
   Snapshot* snapshots_ = nullptr;  // [n_snapshots]
   uint32_t n_tokens_ = 0;          // that the current state has
   uint32_t current_ = 0;
-  uint32_t held_ = 0;  // the snapshot of so many tokens stays; 0: none has to
+  // Tokens of snapshots that stay; 0: of none. Where the prompt began that is being read, where it nearly ends; and
+  // where the last one began and ended.
+  uint32_t begun_ = 0, ended_ = 0, message_[2] = {};
 };
 
 }  // namespace weir

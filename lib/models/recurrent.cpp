@@ -7,6 +7,7 @@
 namespace weir {
 namespace {
 
+constexpr uint32_t kMinTaps = 2;           // one tap convolves nothing, and a layer of it alone would have no state
 constexpr uint32_t kMaxStateHeads = 1024;  // with the largest heads, no size below overflows
 
 Status ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t high, uint32_t& out) {
@@ -105,7 +106,7 @@ Status Model::read_delta_net() {
   RecurrentShape& r = config_.recurrent;
   const char* prefix = config_.arch->name;
   const Key groups(prefix, "ssm.group_count"), heads(prefix, "ssm.time_step_rank"), inner(prefix, "ssm.inner_size");
-  WEIR_TRY(ranged(file_, Key(prefix, "ssm.conv_kernel"), 1, kMaxTaps, r.n_taps));
+  WEIR_TRY(ranged(file_, Key(prefix, "ssm.conv_kernel"), kMinTaps, kMaxTaps, r.n_taps));
   WEIR_TRY(ranged(file_, Key(prefix, "ssm.state_size"), 1, kMaxKeyDim, r.key_dim));
   WEIR_TRY(ranged(file_, groups, 1, kMaxStateHeads, r.n_key_heads));
   WEIR_TRY(ranged(file_, heads, 1, kMaxStateHeads, r.n_heads));
@@ -126,7 +127,7 @@ Status Model::read_mamba2() {
   RecurrentShape& r = config_.recurrent;
   const char* prefix = config_.arch->name;
   const Key groups(prefix, "ssm.group_count"), heads(prefix, "ssm.time_step_rank"), inner(prefix, "ssm.inner_size");
-  WEIR_TRY(ranged(file_, Key(prefix, "ssm.conv_kernel"), 1, kMaxTaps, r.n_taps));
+  WEIR_TRY(ranged(file_, Key(prefix, "ssm.conv_kernel"), kMinTaps, kMaxTaps, r.n_taps));
   WEIR_TRY(ranged(file_, Key(prefix, "ssm.state_size"), 1, kMaxKeyDim, r.key_dim));
   WEIR_TRY(ranged(file_, groups, 1, kMaxStateHeads, r.n_key_heads));
   WEIR_TRY(ranged(file_, heads, 1, kMaxStateHeads, r.n_heads));
@@ -145,7 +146,7 @@ Status Model::read_mamba2() {
 
 Status Model::read_short_conv() {
   RecurrentShape& r = config_.recurrent;
-  WEIR_TRY(ranged(file_, Key(config_.arch->name, "shortconv.l_cache"), 1, kMaxTaps, r.n_taps));
+  WEIR_TRY(ranged(file_, Key(config_.arch->name, "shortconv.l_cache"), kMinTaps, kMaxTaps, r.n_taps));
   r.n_channels = r.width = config_.d_model;
   r.in_width = 3 * config_.d_model;
   return {};

@@ -25,6 +25,8 @@ Status check_numbers(const weir_session_options& o) {
   if ((o.flags & ~(uint32_t{WEIR_SESSION_TRACE} | uint32_t{WEIR_SESSION_HOST_ATTENTION})) != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
+  if (o.reserved_snapshots != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved_snapshots is %u, not 0", o.reserved_snapshots);
   if (o.snapshot_tokens != 0 && (o.snapshot_tokens < kPageTokens || o.snapshot_tokens > kMaxTokens))
     return fail(WEIR_ERR_INVALID_ARG, "snapshot_tokens: %u is not in %u..%u", o.snapshot_tokens, kPageTokens,
                 kMaxTokens);
@@ -221,8 +223,12 @@ Status describe_recurrent(const weir_session_options& o, const ModelConfig& c, S
   const uint64_t bytes = c.recurrent.elements() * sizeof(float);
   const uint64_t n = o.snapshot_budget_bytes == 0 ? kDefaultSnapshots : o.snapshot_budget_bytes / bytes;
   if (n == 0) {
-    return fail(WEIR_ERR_BUDGET, "snapshot_budget_bytes: %llu bytes are less than one snapshot, %llu",
-                static_cast<unsigned long long>(o.snapshot_budget_bytes), static_cast<unsigned long long>(bytes));
+    return fail(
+        WEIR_ERR_BUDGET,
+        "snapshot_budget_bytes: %llu are less than the %llu bytes of one snapshot; give as many, or 0 for %u of "
+        "them",
+        static_cast<unsigned long long>(o.snapshot_budget_bytes), static_cast<unsigned long long>(bytes),
+        kDefaultSnapshots);
   }
   setup.recurrent.layers = c.recurrent;
   setup.recurrent.n_snapshots = static_cast<uint32_t>(std::min<uint64_t>(n, kMaxSnapshots));

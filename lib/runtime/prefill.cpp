@@ -25,11 +25,12 @@ bool may_spoil_logits(Status status) {
 class Session::Prompt {
  public:
   // `tokens` are recorded at the end, as far as they are appended. They may be in the record.
-  Prompt(Session& session, KvCache& kv, const weir_token* tokens, EarlierPrompts& earlier)
+  Prompt(Session& session, KvCache& kv, const weir_token* tokens, EarlierPrompts& earlier, bool is_message)
       : s_(session),
         kv_(kv),
         earlier_(earlier),
         tokens_(tokens),
+        is_message_(is_message),
         before_(s_.kv_.n_tokens()),
         open_flags_(s_.kv_.open_page_flags()),
         evicted_(s_.kv_.pages_evicted()),
@@ -38,14 +39,14 @@ class Session::Prompt {
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
         started_(now_ns()) {
     s_.is_used_ = true;
-    s_.remembered_.recurrent.hold();
+    s_.remembered_.recurrent.begin_prompt();
   }
   Prompt(const Prompt&) = delete;
   Prompt& operator=(const Prompt&) = delete;
 
   ~Prompt() {
     if (!finished_) (void)take_back();
-    s_.remembered_.recurrent.release();
+    s_.remembered_.recurrent.give_up_prompt();
     const uint32_t n = s_.kv_.n_tokens();
     if (n > before_) s_.record_.put(before_, tokens_, n - before_);
     if (n != before_) s_.restart_text();
@@ -60,7 +61,7 @@ class Session::Prompt {
     make_room(*s_.policy_, kv_, 0, Phase::kPromptEnd);
     s_.policy_->prompt_end(kv_, before_);
     earlier_.end();
-    s_.remembered_.recurrent.keep();
+    s_.remembered_.recurrent.end_prompt();
     s_.has_logits_ = true;
     finished_ = true;
   }
@@ -75,6 +76,8 @@ class Session::Prompt {
   }
 
  private:
+  uint32_t n_last() const;
+  uint32_t max_chunk(uint32_t n_left) const;
   // Takes back all of it, unless pages had to leave that later tokens need, or that tokens in a local layer's window
   // would need again, or one that must come back cannot be read: then whole chunks stay. WEIR_ERR_IO: a page could not
   // be read any more when its place was free already.
@@ -97,6 +100,7 @@ class Session::Prompt {
       make_room(*s_.policy_, kv, 0, Phase::kPromptEnd);
       s_.policy_->prompt_end(kv, before_);
       earlier_.end();
+      s_.remembered_.recurrent.end_prompt();
       s_.has_logits_ = false;  // those of a position that is no longer the last
     } else if (kv.n_tokens() == before_ && before_ % kPageTokens != 0) {
       kv.set_open_page_flags(open_flags_);
@@ -113,10 +117,28 @@ class Session::Prompt {
   KvCache& kv_;  // changed until the prompt ends
   EarlierPrompts& earlier_;
   const weir_token* tokens_;
+  bool is_message_;
   uint32_t before_, open_flags_;
   uint64_t evicted_, slid_, lost_, prompt_evicted_, started_;
   bool finished_ = false;
 };
+
+// Tokens at the end that are in one chunk: for policies that look at the last ones, and for the logits.
+uint32_t Session::Prompt::n_last() const {
+  const uint32_t rows = s_.policy_->needs().prompt_rows;
+  return rows == PolicyNeeds::kAllRows ? 1 : std::max(rows, 1u);
+}
+
+// Most tokens of the next chunk of n_left. Recurrent layers end one where a snapshot is due. A message's is where its
+// last page begins: there its last tokens can be read again, for another answer to it, and when that page has left.
+uint32_t Session::Prompt::max_chunk(uint32_t n_left) const {
+  const uint32_t most = std::min(s_.step_.b.max_tok, s_.machine_->max_rows());
+  if (!s_.remembered_.recurrent.is_on() || n_left <= n_last()) return most;
+  const uint32_t n_free = n_left - n_last(), n_open = (kv_.n_tokens() + n_free) % kPageTokens;
+  const uint32_t n_due = s_.remembered_.recurrent.max_chunk();
+  const uint32_t n_split = is_message_ && n_open < n_free ? n_free - n_open : most;
+  return std::min({most, n_split, n_due <= n_free ? n_due : most});
+}
 
 Status Session::Prompt::read(uint32_t n_tokens, weir_progress_fn progress, void* user) {
   for (uint32_t done = 0; done < n_tokens;) {
@@ -130,9 +152,7 @@ Status Session::Prompt::read(uint32_t n_tokens, weir_progress_fn progress, void*
     }
     if (s_.cancel_.take())
       return fail(WEIR_ERR_CANCELLED, "prefill was cancelled after %u of %u tokens", done, n_tokens);
-    uint32_t n_tok =
-        next_chunk(*s_.policy_, s_.kv_, n_tokens - done,
-                   std::min({s_.step_.b.max_tok, s_.machine_->max_rows(), s_.remembered_.recurrent.max_chunk()}));
+    uint32_t n_tok = next_chunk(*s_.policy_, s_.kv_, n_tokens - done, max_chunk(n_tokens - done));
     if (n_tok == 0)
       return fail(WEIR_ERR_BUDGET, "prefill stopped after %u of %u tokens: pinned pages leave no room", done, n_tokens);
     // A strict store may have room for a shorter chunk, and for the next one when blocks have moved to the file.
@@ -145,6 +165,8 @@ Status Session::Prompt::read(uint32_t n_tokens, weir_progress_fn progress, void*
     if (n_left == 0 && may_spoil_logits(status)) s_.has_logits_ = false;
     WEIR_TRY(status);
     done += n_tok;
+    const bool is_near_end = n_left != 0 && n_left < n_last() + kPageTokens && kv_.n_tokens() % kPageTokens == 0;
+    if (is_message_ && is_near_end) s_.remembered_.recurrent.near_prompt_end();
   }
   return {};
 }
@@ -153,10 +175,11 @@ Status Session::prefill(const weir_token* tokens, uint64_t n_tokens, weir_progre
   Entry entry(*this);
   WEIR_TRY(entry.status());
   WEIR_TRY(host_tables());
-  return Reading::read(*this, {tokens, n_tokens}, progress, user);
+  return Reading::read(*this, {tokens, n_tokens}, false, progress, user);
 }
 
-Status Session::Reading::read(Session& s, std::span<const weir_token> all, weir_progress_fn progress, void* user) {
+Status Session::Reading::read(Session& s, std::span<const weir_token> all, bool is_message, weir_progress_fn progress,
+                              void* user) {
   const weir_token* const tokens = all.data();
   const uint64_t n_tokens = all.size();
   const uint32_t before = s.kv_.n_tokens();
@@ -178,7 +201,7 @@ Status Session::Reading::read(Session& s, std::span<const weir_token> all, weir_
         n, (kPageTokens - before % kPageTokens) % kPageTokens);
   }
 
-  Prompt prompt(s, *kv, tokens, earlier);
+  Prompt prompt(s, *kv, tokens, earlier, is_message);
   Status status = prompt.read(n, progress, user);
   if (status.ok()) status = s.machine_->sum_what_leaves();
   s.mask_.begin(AnswerMask::kNext);  // behind the prompt, or what is left of it

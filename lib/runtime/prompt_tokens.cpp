@@ -1,4 +1,6 @@
 // A session is given the tokens that its conversation is to have: what it holds of them stays, the rest is read.
+#include <algorithm>
+
 #include "runtime/session_entry.h"
 #include "text/token_match.h"
 
@@ -9,8 +11,17 @@ struct Session::PromptPlan {
   Status make(Session& s, std::span<const weir_token> wanted, const weir_prompt_options& options);
   static TokenMatch match_record(const Session& s, std::span<const weir_token> wanted, bool exact);
   static void forget_to_read_again(Session& s);
+  void go_to_snapshot(const Session& s, std::span<const weir_token> wanted, bool is_aligned, bool exact);
+  void read_all(std::span<const weir_token> wanted) {
+    *this = {};
+    n_tokens = static_cast<uint32_t>(wanted.size());
+    rest = wanted;
+    reads_all = true;
+  }
 
   uint32_t n_tokens = 0, n_kept = 0;
+  uint32_t n_again = 0;              // of the n_kept, those that are read again
+  uint32_t n_same = 0;               // tokens that were there and will be there
   std::span<const weir_token> rest;  // that is read
   bool steps_again = false;          // the last token is, for its logits
   bool reads_all = false;            // because the session cannot go back without losses
@@ -61,25 +72,16 @@ Status Session::PromptPlan::make(Session& s, std::span<const weir_token> wanted,
   plan.n_kept = match.n_held;
   plan.steps_again = plan.rest.empty() && (match.n_held < s.kv_.n_tokens() || !s.has_logits_);
   if (plan.steps_again) --plan.n_kept;
-  // Recurrent layers go back to a snapshot. What was behind it is read again, here unless its tokens are others.
-  const uint32_t at = s.remembered_.recurrent.nearest(plan.n_kept);
-  const auto is_held = [&](uint32_t i) { return i >= s.record_.first() && s.record_.at(i) == wanted[i]; };
-  bool is_equal = at < plan.n_kept;
-  for (uint32_t i = at; i < plan.n_kept && is_equal; ++i) is_equal = is_held(i);
-  if (is_equal) {
-    plan.n_kept = at;
-    plan.rest = wanted.subspan(at);
-    plan.steps_again = false;
-  }
   Rewinding::look_at_losses(s);
   uint32_t unused = 0;
-  const bool goes_back = plan.n_kept < s.kv_.n_tokens();
-  if (goes_back) WEIR_TRY(s.remembered_.list.can_cut(s.remembered_.recurrent.nearest(plan.n_kept), true));
-  if (exact && goes_back && !Rewinding::find_lost(s, plan.n_kept, false, unused).ok()) {
-    plan = {0, 0, wanted, false, true, 0};
-  } else {
-    plan.pages_missing = Rewinding::pages_missing(s, plan.n_kept);
-  }
+  plan.n_same = plan.n_kept;
+  if (s.remembered_.recurrent.is_on() && plan.n_kept < s.kv_.n_tokens())
+    plan.go_to_snapshot(s, wanted, match.n_held == match.n_wanted, exact);
+  const uint32_t at = plan.n_kept - plan.n_again;
+  const bool goes_back = at < s.kv_.n_tokens() && !plan.reads_all;
+  if (goes_back) WEIR_TRY(s.remembered_.list.can_cut(at, true));
+  if (exact && goes_back && !Rewinding::find_lost(s, at, false, unused).ok()) plan.read_all(wanted);
+  if (!plan.reads_all) plan.pages_missing = Rewinding::pages_missing(s, plan.n_kept);
   const uint64_t n_all = plan.n_kept + (plan.steps_again ? 1 : 0) + plan.rest.size();
   const uint32_t context = s.policy_->needs().context_tokens;
   if (n_all + options.reserve_tokens > context) {
@@ -89,6 +91,40 @@ Status Session::PromptPlan::make(Session& s, std::span<const weir_token> wanted,
   }
   plan.n_tokens = static_cast<uint32_t>(n_all);
   return {};
+}
+
+// Recurrent layers go back to a snapshot, and what was behind it is read again: as it is wanted, or where its text is
+// cut into other tokens than those that are held, as it was. If neither can be, everything is read.
+void Session::PromptPlan::go_to_snapshot(const Session& s, std::span<const weir_token> wanted, bool is_aligned,
+                                         bool exact) {
+  const RecurrentState& state = s.remembered_.recurrent;
+  const TokenRecord& record = s.record_;
+  const auto n_front = static_cast<uint32_t>(record.front(s.kv_.n_tokens()).size());
+  const auto can_go_on = [&](uint32_t n) {
+    return record.goes_on_after(n) && record.goes_on_after(n - n % kPageTokens);
+  };
+  uint32_t at = n_kept;
+  for (uint32_t before = UINT32_MAX; at != before;) {
+    before = at;
+    at = state.nearest(at);
+    if (!can_go_on(at)) at = state.nearest(std::min(at, n_front));
+    if (!exact) (void)Rewinding::find_lost(s, at, true, at);  // lossy: always possible
+  }
+  if (at == n_kept) return;
+  const auto differs = [&](uint32_t i) {
+    const bool is_held = i >= record.first() || i < n_front;
+    return is_held && held_token(record, s.kv_.n_tokens(), i) != wanted[i];
+  };
+  for (uint32_t i = at; i < n_kept && is_aligned; ++i) is_aligned = !differs(i);
+  if (is_aligned) {
+    n_kept = at;
+    rest = wanted.subspan(at);
+    steps_again = false;
+  } else if (record.holds(at, n_kept)) {
+    n_again = n_kept - at;
+  } else {
+    read_all(wanted);
+  }
 }
 
 // Forgets the conversation, but not what decides about the next draws.
@@ -108,9 +144,9 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
   const uint32_t before = kv_.n_tokens();
   const auto tell = [&] {
     report.n_tokens = plan.n_tokens;
-    report.n_kept = plan.n_kept;
-    report.n_read = plan.n_tokens - plan.n_kept;
-    report.n_forgotten = before - plan.n_kept;
+    report.n_kept = plan.n_kept - plan.n_again;
+    report.n_read = plan.n_tokens - report.n_kept;
+    report.n_forgotten = before - plan.n_same;
     report.pages_missing = plan.pages_missing;
   };
   tell();
@@ -122,7 +158,7 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
     // A copy that was to come back proved to be damaged, which nobody knew before.
     const bool lacks_page = status.code() == WEIR_ERR_NOT_FOUND || status.code() == WEIR_ERR_IO;
     if (exact && lacks_page) {
-      plan = {static_cast<uint32_t>(wanted.size()), 0, wanted, false, true, 0};
+      plan.read_all(wanted);
     } else {
       WEIR_TRY(status);
       plan.pages_missing = Rewinding::pages_missing(*this, plan.n_kept);
@@ -137,7 +173,7 @@ Status Session::prompt_tokens(std::span<const weir_token> wanted, const weir_pro
     detokenizer_.reset(&model_->tokenizer(), false, model_->tokenizer().starts_text_after(last));
   }
   if (plan.rest.empty()) return {};
-  return Reading::read(*this, plan.rest, options.progress, options.progress_user);
+  return Reading::read(*this, plan.rest, true, options.progress, options.progress_user);
 }
 
 }  // namespace weir

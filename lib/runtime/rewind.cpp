@@ -50,8 +50,13 @@ Status Session::Rewinding::cut_to(Session& s, uint32_t n_tokens) {
   const PageTables::Change cutting = s.tables_.change();
   const uint32_t before = s.kv_.n_tokens();
   if (s.copies_.cut(n_tokens, true)) return {};
+  if (s.kv_.n_tokens() != before) meet_state(s, *cutting);
   if (s.kv_.n_tokens() == before)
     return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: a page that they need is damaged", n_tokens);
+  return fail_to_read(s, n_tokens);
+}
+
+Status Session::Rewinding::fail_to_read(const Session& s, uint32_t n_tokens) {
   return fail(WEIR_ERR_IO, "a rewind to %u tokens: a page that they need could not be read; %u are left", n_tokens,
               s.kv_.n_tokens());
 }
@@ -69,9 +74,8 @@ void Session::restart_text() {
 void Session::Rewinding::meet_state(Session& s, KvCache& kv) {
   const RecurrentState& state = s.remembered_.recurrent;
   for (uint32_t at = state.nearest(kv.n_tokens()); at < kv.n_tokens(); at = state.nearest(kv.n_tokens())) {
-    const uint32_t before = kv.n_tokens();
-    (void)s.copies_.cut(at, true);
-    if (kv.n_tokens() == before) kv.truncate(0);
+    if (s.record_.goes_on_after(at)) (void)s.copies_.cut(at, true);
+    if (kv.n_tokens() > at) kv.truncate(0);
   }
 }
 
@@ -79,7 +83,6 @@ void Session::Rewinding::meet_state(Session& s, KvCache& kv) {
 Status Session::Rewinding::forget_after_cut(Session& s) {
   {
     const PageTables::Change kv = s.tables_.change();
-    meet_state(s, *kv);
     if (!s.policy_->step_rules().marks) kv->limit_stamps(s.kv_.n_tokens());
     s.remembered_.list.cut(s.kv_.n_tokens());
   }
@@ -116,22 +119,28 @@ Status Session::Rewinding::rewind_to(Session& s, uint32_t n_tokens, uint32_t fla
   uint32_t n_kept = 0;
   WEIR_TRY(find_lost(s, n_tokens, lossy, n_kept));
   // Recurrent layers go back to a snapshot.
-  for (uint32_t at = s.remembered_.recurrent.nearest(n_kept); at < n_kept;
-       at = s.remembered_.recurrent.nearest(n_kept)) {
+  const RecurrentState& state = s.remembered_.recurrent;
+  for (uint32_t at = state.nearest(n_kept); at < n_kept; at = state.nearest(n_kept)) {
     WEIR_TRY(find_lost(s, at, lossy, n_kept));
   }
-  if (s.remembered_.recurrent.is_on() && n_kept < n_tokens && n_kept < s.record_.first())
-    return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: those from %u on are not kept to be read again", n_tokens,
-                n_kept);
-  WEIR_TRY(s.remembered_.list.can_cut(s.remembered_.recurrent.is_on() ? n_kept : n_tokens, lossy));
+  if (state.is_on() && n_kept < n_tokens && !s.record_.holds(n_kept, n_tokens)) {
+    return fail(WEIR_ERR_NOT_FOUND,
+                "a rewind to %u tokens: those from %u on would be read again and are not held any more; "
+                "weir_session_prompt_tokens reads them, or a larger snapshot_budget_bytes keeps more places to go to",
+                n_tokens, n_kept);
+  }
+  WEIR_TRY(s.remembered_.list.can_cut(state.is_on() ? n_kept : n_tokens, lossy));
   Status cut = cut_to(s, n_kept);
   // A copy that proved to be damaged is lost now. Without the page that was cut, others may prove to be.
   while (!cut.ok() && lossy && s.kv_.n_tokens() > n_kept) cut = cut_to(s, n_kept - n_kept % kPageTokens);
   if (!cut.ok() && s.kv_.n_tokens() > n_kept) return cut;  // nothing has changed
-  s.record_.cut(n_tokens);
+  meet_state(s, *s.tables_.change());
+  const bool can_read = s.record_.holds(s.kv_.n_tokens(), n_tokens);
+  s.record_.cut(can_read ? n_tokens : s.kv_.n_tokens());
   const bool reads_again = s.kv_.n_tokens() < n_tokens;
   const Status forgotten = forget_after_cut(s);
   WEIR_TRY(lossy || cut.ok() ? forgotten : cut);
+  if (!can_read) return fail_to_read(s, n_tokens);
   return reads_again ? read_again(s, n_tokens) : Status();
 }
 
@@ -139,7 +148,8 @@ Status Session::Rewinding::rewind_to(Session& s, uint32_t n_tokens, uint32_t fla
 Status Session::Rewinding::read_again(Session& s, uint32_t n_tokens) {
   if (s.remembered_.recurrent.is_on()) {
     const uint32_t n = s.kv_.n_tokens();
-    const Status status = Reading::read(s, s.record_.view(n_tokens).subspan(n - s.record_.first()), nullptr, nullptr);
+    const Status status =
+        Reading::read(s, s.record_.view(n_tokens).subspan(n - s.record_.first()), false, nullptr, nullptr);
     s.has_logits_ = false;
     WEIR_TRY(status);
   }

@@ -74,7 +74,9 @@ struct Session::Answers {
 
 // Reads a prompt behind what the conversation has (prefill.cpp), whose tables are current.
 struct Session::Reading {
-  static Status read(Session& s, std::span<const weir_token> tokens, weir_progress_fn progress, void* user);
+  // is_message: the conversation may go back to where it ends, with another answer.
+  static Status read(Session& s, std::span<const weir_token> tokens, bool is_message, weir_progress_fn progress,
+                     void* user);
 };
 
 // Going back (rewind.cpp). The conversation's tables are current.
@@ -94,6 +96,7 @@ struct Session::Rewinding {
 
  private:
   static Status cut_to(Session& s, uint32_t n_tokens);
+  static Status fail_to_read(const Session& s, uint32_t n_tokens);
   static Status forget_after_cut(Session& s);
   static Status read_again(Session& s, uint32_t n_tokens);
 };

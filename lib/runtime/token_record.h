@@ -43,6 +43,8 @@ class TokenRecord final : public Part {
   void put(uint32_t pos, const weir_token* tokens, uint32_t n);
   // Whether the conversation may go on after n_tokens; and before it does.
   bool goes_on_after(uint32_t n_tokens) const { return n_tokens >= first_ || n_tokens <= shape_.front; }
+  // Whether the tokens from `first` on, before `end`, are there.
+  bool holds(uint32_t first, uint32_t end) const { return first >= first_ || end <= shape_.front; }
   void cut(uint32_t n_tokens) override;
   // Also where the tokens from the last page's beginning on have to be read again.
   Status can_cut(uint32_t n_tokens, bool lossy) const override;

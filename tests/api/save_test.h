@@ -52,7 +52,8 @@ static inline weir_status read_file(void *user, const weir_read_info *info, uint
 }
 
 static inline file saved(weir_session *session) {
-    file f = {0};
+    file f;
+    memset(&f, 0, sizeof(f));
     assert_ok(weir_session_save(session, write_file, &f));
     return f;
 }

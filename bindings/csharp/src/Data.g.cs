@@ -871,7 +871,8 @@ namespace Weir
         /// there. 0 (default): four. Not read for models that have attention in every layer.</summary>
         public ulong SnapshotBudgetBytes { get; set; }
         /// <summary>There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and
-        /// end, as many as have room. 0 (default): 1,024.</summary>
+        /// end, as many as have room. Those of the last prompt stay however long the answer is. 0 (default):
+        /// 1,024.</summary>
         public uint SnapshotTokens { get; set; }
 
         internal Native.weir_session_options* ToNative(Arena a)

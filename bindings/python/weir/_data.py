@@ -1180,7 +1180,7 @@ class SessionOptions:
     #: for models that have attention in every layer.
     snapshot_budget_bytes: int = 0
     #: There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
-    #: have room. 0 (default): 1,024.
+    #: have room. Those of the last prompt stay however long the answer is. 0 (default): 1,024.
     snapshot_tokens: int = 0
 
     def to_native(self) -> weir_session_options:

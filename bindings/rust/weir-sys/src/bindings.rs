@@ -804,7 +804,7 @@ structures! {
         /// from there. 0 (default): four. Not read for models that have attention in every layer. Since 1.1.
         snapshot_budget_bytes: u64,
         /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as
-        /// many as have room. 0 (default): 1,024. Since 1.1.
+        /// many as have room. Those of the last prompt stay however long the answer is. 0 (default): 1,024. Since 1.1.
         snapshot_tokens: u32,
         /// 0. Since 1.1.
         reserved_snapshots: u32,
@@ -2615,6 +2615,12 @@ functions! {
     /// past them, they are there. With recall they are kept outside of the pool, too, and come back; a full store drops
     /// them before any other page.
     ///
+    /// Recurrent layers cannot forget single tokens: they go back to the last snapshot (`snapshot_tokens` of the
+    /// options) at or before `n_tokens`, and the tokens from there on are read again as a prompt, which takes its time.
+    /// There is a snapshot where the last prompt began and where it ended, and at multiples of `snapshot_tokens` as far
+    /// as they have room. [`weir_session_cancel`] ends that reading at the snapshot. The bits are those of a session
+    /// that read the same tokens in the same pieces from the snapshot on.
+    ///
     /// With [`WEIR_REWIND_LOSSY`] lost pages are missing and steps do not attend them, as after an eviction. If the
     /// page with the last token is lost in any stream, its tokens, at most 15, are read again as decode steps over the
     /// pages that are left. Layers with a sliding window then see nothing of what left it: go back further, by the
@@ -2657,11 +2663,13 @@ functions! {
     /// its text otherwise, so the conversation may have other tokens than `tokens`, with the same text. Control tokens
     /// and user-defined ones, which mark turns in some models, equal only themselves.
     ///
-    /// Going back is as by [`weir_session_rewind`], what is read as by [`weir_session_prefill`]. Allocates nothing. Of
-    /// a conversation whose middle is not recorded any more ([`weir_session_tokens`]), the middle counts as the same
-    /// where no step can attend it and the tokens before and after it are; otherwise, and with [`WEIR_PROMPT_EXACT`],
-    /// only the beginning stays. A token that is stepped again is a step for the policy, not prompt; no cancel stops
-    /// that.
+    /// Going back is as by [`weir_session_rewind`], what is read as by [`weir_session_prefill`]. With recurrent layers
+    /// the snapshot of a prompt's end is where its last page begins, so that another answer to it reads at most 16
+    /// tokens again (more, if the policy looks at a prompt's last ones): `n_read` of the report counts them. Allocates
+    /// nothing. Of a conversation whose middle is not recorded any more ([`weir_session_tokens`]), the middle counts as
+    /// the same where no step can attend it and the tokens before and after it are; otherwise, and with
+    /// [`WEIR_PROMPT_EXACT`], only the beginning stays. A token that is stepped again is a step for the policy, not
+    /// prompt; no cancel stops that.
     ///
     /// # Parameters
     ///

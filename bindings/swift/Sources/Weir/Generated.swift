@@ -933,7 +933,7 @@ public struct SessionOptions: Options, Sendable {
     /// there. 0 (default): four. Not read for models that have attention in every layer. Since 1.1.
     public var snapshotBudgetBytes: Int
     /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
-    /// have room. 0 (default): 1,024. Since 1.1.
+    /// have room. Those of the last prompt stay however long the answer is. 0 (default): 1,024. Since 1.1.
     public var snapshotTokens: Int
     /// All defaults but for what is given.
     public init(flags: SessionFlags = [], device: Device = .auto, contextTokens: Int = 0, batchTokens: Int = 0,
