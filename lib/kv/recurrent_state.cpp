@@ -126,8 +126,8 @@ void RecurrentState::seal(uint32_t /*first*/, uint32_t end) {
 
 // A free place, or that of the snapshot that would be missed least: the tokens between its neighbours are what may have
 // to be read again, and near the end that is likelier. Where the last prompt began and ended is given up only for where
-// another one does, and the latter only where nothing can fail any more or the prompt could not be taken back. Null: all
-// stay.
+// another one does, the latter only where nothing can fail any more or the prompt could not be taken back. Null: all of
+// them stay.
 RecurrentState::Snapshot* RecurrentState::place() {
   Snapshot *least = nullptr, *of_message[2] = {};
   double least_loss = 0.0;
@@ -208,8 +208,9 @@ Status RecurrentState::io(Io& io) {
     Snapshot& s = snapshots_[i];
     WEIR_TRY(io.value(s.n_tokens));
     if (s.n_tokens > io.n_tokens) return io.damaged("a snapshot of %u tokens of %u", s.n_tokens, io.n_tokens);
-    s.is_touched = s.n_tokens != 0;
-    if (s.is_touched) WEIR_TRY(state_io(io, s.state, false));
+    if (s.n_tokens == 0) continue;
+    s.is_touched = true;
+    WEIR_TRY(state_io(io, s.state, false));
   }
   return {};
 }

@@ -174,15 +174,26 @@ namespace {
 // Without a gate the matrix stands for gate and up alike: max(u, 0) * u.
 Gate gate_of(const Architecture& arch) { return arch.no_gate ? Gate::kRelu : arch.gate; }
 
+// One of them that is not a number would make all that follows none.
+Status check_finite(const TensorReader& in, const char* name, const float* values, uint32_t n) {
+  for (uint32_t i = 0; values != nullptr && i < n; ++i) {
+    if (!std::isfinite(values[i]))
+      return fail(WEIR_ERR_FORMAT, "%s%s: element %u is %g", in.prefix(), name, i, static_cast<double>(values[i]));
+  }
+  return {};
+}
+
 Status read_choice_bias(TensorReader& in, const ModelConfig& c, Router& router) {
   constexpr char kName[] = "exp_probs_b.bias";
   WEIR_TRY(in.vector(kName, c.n_experts, router.choice_bias, c.arch->choice_bias));
-  for (uint32_t i = 0; router.choice_bias != nullptr && i < c.n_experts; ++i) {
-    if (!std::isfinite(router.choice_bias[i]))
-      return fail(WEIR_ERR_FORMAT, "%s%s: element %u is %g", in.prefix(), kName, i,
-                  static_cast<double>(router.choice_bias[i]));
-  }
-  return {};
+  return check_finite(in, kName, router.choice_bias, c.n_experts);
+}
+
+// How fast the heads of a state forget. It stays from token to token, so here such a value would spoil all of them.
+Status check_rates(const TensorReader& in, const RecurrentShape& r, const Recurrent& mixer) {
+  WEIR_TRY(check_finite(in, "ssm_a", mixer.a, r.n_heads));
+  WEIR_TRY(check_finite(in, "ssm_dt.bias", mixer.dt_bias, r.n_heads));
+  return check_finite(in, "ssm_d", mixer.skip, r.n_heads);
 }
 
 Status add_experts(LayerBuilder& b, TensorReader& in, const ModelConfig& c, Layer& layer) {
@@ -271,6 +282,7 @@ Status describe_delta_net(TensorReader& in, LayerBuilder& b, const ModelConfig& 
   WEIR_TRY(in.table("ssm_conv1d.weight", r.n_channels, r.n_taps, mixer.conv));
   WEIR_TRY(in.vector("ssm_a", r.n_heads, mixer.a));
   WEIR_TRY(in.vector("ssm_dt.bias", r.n_heads, mixer.dt_bias));
+  WEIR_TRY(check_rates(in, r, mixer));
   WEIR_TRY(in.vector("ssm_norm.weight", r.value_dim, mixer.norm));
   WEIR_TRY(b.begin(Kind::kProject, Row::kMixOut, nullptr));
   return b.part("ssm_out", Row::kX, true);
@@ -287,6 +299,7 @@ Status describe_mamba2(TensorReader& in, LayerBuilder& b, const ModelConfig& c, 
   WEIR_TRY(in.column("ssm_a", r.n_heads, mixer.a));
   WEIR_TRY(in.vector("ssm_dt.bias", r.n_heads, mixer.dt_bias));
   WEIR_TRY(in.column("ssm_d", r.n_heads, mixer.skip));
+  WEIR_TRY(check_rates(in, r, mixer));
   WEIR_TRY(in.table("ssm_norm.weight", r.n_key_heads, r.width / r.n_key_heads, mixer.norm));
   WEIR_TRY(b.begin(Kind::kProject, Row::kMixOut, nullptr));
   return b.part("ssm_out", Row::kX, true);

@@ -166,8 +166,8 @@ uint32_t place_before(weir_session* session, uint32_t n) {
 
 // --- prompts -------------------------------------------------------------------------------------------------------
 
-// While nothing has to leave, a conversation ends with the same logits however it is cut into chunks and steps. Policies
-// and chunks change nothing but the order of sums: the bounds are those of test_golden.cpp.
+// While nothing has to leave, a conversation ends with the same logits however it is cut into chunks and steps.
+// Policies and chunks change nothing but the order of sums: the bounds are those of test_golden.cpp.
 void recurrent__chunks(void**) {
   for (const char* path : kModels) {
     const Model model(path);

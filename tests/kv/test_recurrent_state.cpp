@@ -441,6 +441,12 @@ void state__saved_and_restored(void**) {
       other.check("restored");
       assert_true(other.places() == s.places());
       assert_true(saved(other, 100).bytes == file.bytes);
+      // Saving changes nothing, nor does it forget what is to be wiped.
+      s.rewind(40);
+      (void)saved(s, s.n_tokens);
+      s.state.reset();
+      assert_true(is_clear(s.snapshots));
+      assert_true(restore(file, s, 100).ok());
       for (Session* x : {&s, &other}) x->steps(16 * 30);
       assert_true(other.places() == s.places());
       other.rewind(60);
