@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -138,6 +139,34 @@ void add_tokenizer(GgufWriter& file, const ModelShape& shape) {
   file.add_bool("tokenizer.ggml.add_bos_token", false);
 }
 
+// Whether a layer has attention.
+bool attends(const ModelShape& s, uint32_t layer) {
+  if (s.attention_every != 0) return (layer + 1) % s.attention_every == 0;
+  const std::vector<uint32_t>& some = s.attention_layers;
+  return some.empty() || std::find(some.begin(), some.end(), layer) != some.end();
+}
+bool is_delta_net(const ModelShape& s) { return s.n_key_heads != 0; }
+uint64_t inner_size(const ModelShape& s) { return uint64_t{s.n_state_heads} * s.state_dim; }
+uint64_t conv_channels(const ModelShape& s) { return 2 * uint64_t{s.n_key_heads} * s.state_dim + inner_size(s); }
+
+void add_recurrent_metadata(GgufWriter& file, const ModelShape& s) {
+  const std::string a = s.architecture;
+  if (is_delta_net(s)) {
+    file.add_u32(a + ".full_attention_interval", s.attention_every);
+    file.add_u32(a + ".ssm.conv_kernel", s.n_taps);
+    file.add_u32(a + ".ssm.state_size", s.state_dim);
+    file.add_u32(a + ".ssm.group_count", s.n_key_heads);
+    file.add_u32(a + ".ssm.time_step_rank", s.n_state_heads);
+    file.add_u32(a + ".ssm.inner_size", static_cast<uint32_t>(inner_size(s)));
+    file.add_u32(a + ".attention.head_count_kv", s.n_kv_heads);
+    return;
+  }
+  file.add_u32(a + ".shortconv.l_cache", s.n_taps);
+  std::vector<int32_t> heads;
+  for (uint32_t i = 0; i < s.n_layers; ++i) heads.push_back(attends(s, i) ? static_cast<int32_t>(s.n_kv_heads) : 0);
+  file.add_i32s(a + ".attention.head_count_kv", heads);
+}
+
 bool is_gpt_oss(const ModelShape& s) { return std::string(s.architecture) == "gpt-oss"; }
 
 void add_metadata(GgufWriter& file, const ModelShape& s) {
@@ -149,10 +178,11 @@ void add_metadata(GgufWriter& file, const ModelShape& s) {
   file.add_u32(a + ".block_count", s.n_layers);
   file.add_u32(a + ".feed_forward_length", s.d_ff);
   file.add_u32(a + ".attention.head_count", s.n_heads);
-  file.add_u32(a + ".attention.head_count_kv", s.n_kv_heads);
+  if (s.n_taps == 0) file.add_u32(a + ".attention.head_count_kv", s.n_kv_heads);
+  if (s.n_taps != 0) add_recurrent_metadata(file, s);
   file.add_u32(a + ".attention.key_length", s.head_dim);
   file.add_u32(a + ".attention.value_length", s.head_dim);
-  file.add_u32(a + ".rope.dimension_count", s.head_dim);
+  file.add_u32(a + ".rope.dimension_count", s.rope_dim != 0 ? s.rope_dim : s.head_dim);
   file.add_f32(a + ".rope.freq_base", s.rope_base);
   file.add_f32(a + ".attention.layer_norm_rms_epsilon", 1e-5f);
   file.add_u32(a + ".vocab_size", s.vocab_size);
@@ -169,7 +199,8 @@ void add_metadata(GgufWriter& file, const ModelShape& s) {
 
 void add_feed_forward(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
   const WeightType& f32 = weight_type("f32");
-  file.add_tensor(layer + (is_gpt_oss(s) ? "post_attention_norm.weight" : "ffn_norm.weight"), {s.d_model}, f32);
+  const bool after_attention = is_gpt_oss(s) || is_delta_net(s);
+  file.add_tensor(layer + (after_attention ? "post_attention_norm.weight" : "ffn_norm.weight"), {s.d_model}, f32);
   if (s.n_experts == 0) {
     file.add_tensor(layer + "ffn_gate.weight", {s.d_ff, s.d_model}, type);
     file.add_tensor(layer + "ffn_up.weight", {s.d_ff, s.d_model}, type);
@@ -186,16 +217,41 @@ void add_feed_forward(GgufWriter& file, const ModelShape& s, const std::string& 
   }
 }
 
+void add_recurrent_layer(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+  const WeightType& f32 = weight_type("f32");
+  if (!is_delta_net(s)) {
+    file.add_tensor(layer + "shortconv.in_proj.weight", {uint64_t{3} * s.d_model, s.d_model}, type);
+    file.add_tensor(layer + "shortconv.conv.weight", {s.d_model, s.n_taps}, f32);
+    file.add_tensor(layer + "shortconv.out_proj.weight", {s.d_model, s.d_model}, type);
+    return;
+  }
+  file.add_tensor(layer + "attn_qkv.weight", {conv_channels(s), s.d_model}, type);
+  file.add_tensor(layer + "attn_gate.weight", {inner_size(s), s.d_model}, type);
+  file.add_tensor(layer + "ssm_beta.weight", {s.n_state_heads, s.d_model}, type);
+  file.add_tensor(layer + "ssm_alpha.weight", {s.n_state_heads, s.d_model}, type);
+  file.add_tensor(layer + "ssm_a", {s.n_state_heads}, f32);
+  file.add_tensor(layer + "ssm_dt.bias", {s.n_state_heads}, f32);
+  file.add_tensor(layer + "ssm_conv1d.weight", {conv_channels(s), s.n_taps}, f32);
+  file.add_tensor(layer + "ssm_norm.weight", {s.state_dim}, f32);
+  file.add_tensor(layer + "ssm_out.weight", {s.d_model, inner_size(s)}, type);
+}
+
 void add_tensors(GgufWriter& file, const ModelShape& s, const WeightType& type) {
   const WeightType& f32 = weight_type("f32");
   const uint64_t q_width = uint64_t{s.n_heads} * s.head_dim, kv_width = uint64_t{s.n_kv_heads} * s.head_dim;
   file.add_tensor("token_embd.weight", {s.vocab_size, s.d_model}, type);
-  file.add_tensor("output_norm.weight", {s.d_model}, f32);
+  const bool is_lfm2 = std::string(s.architecture) == "lfm2";
+  file.add_tensor(is_lfm2 ? "token_embd_norm.weight" : "output_norm.weight", {s.d_model}, f32);
   if (!s.tied) file.add_tensor("output.weight", {s.vocab_size, s.d_model}, type);
   for (uint32_t i = 0; i < s.n_layers; ++i) {
     const std::string layer = "blk." + std::to_string(i) + ".";
     file.add_tensor(layer + "attn_norm.weight", {s.d_model}, f32);
-    file.add_tensor(layer + "attn_q.weight", {q_width, s.d_model}, type);
+    if (!attends(s, i)) {
+      add_recurrent_layer(file, s, layer, type);
+      add_feed_forward(file, s, layer, type);
+      continue;
+    }
+    file.add_tensor(layer + "attn_q.weight", {is_delta_net(s) ? 2 * q_width : q_width, s.d_model}, type);
     file.add_tensor(layer + "attn_k.weight", {kv_width, s.d_model}, type);
     file.add_tensor(layer + "attn_v.weight", {kv_width, s.d_model}, type);
     if (std::string(s.architecture) == "qwen2" || is_gpt_oss(s)) {
@@ -208,7 +264,7 @@ void add_tensors(GgufWriter& file, const ModelShape& s, const WeightType& type) 
       file.add_tensor(layer + "attn_output.bias", {s.d_model}, f32);
       file.add_tensor(layer + "attn_sinks.weight", {s.n_heads}, f32);
     }
-    if (std::string(s.architecture) == "qwen3moe") {
+    if (std::string(s.architecture) == "qwen3moe" || s.n_taps != 0) {
       file.add_tensor(layer + "attn_q_norm.weight", {s.head_dim}, f32);
       file.add_tensor(layer + "attn_k_norm.weight", {s.head_dim}, f32);
     }
@@ -230,10 +286,12 @@ void write_model(const GgufWriter& file, const WeightType& type, const std::stri
   OutFile out(path, OutFile::kPrivateEntry);
   const std::vector<uint8_t> pool = random_blocks(type);
   const std::vector<uint8_t> f32_pool = random_blocks(weight_type("f32"));  // routers, and biases of experts
-  const std::vector<float> ones(1 << 18, 1.0f);
+  const std::vector<float> ones(1 << 18, 1.0f), minus_ones(1 << 12, -1.0f);
   ProgressLine line;
   const auto source = [&](const GgufWriter::Tensor& tensor, uint64_t offset, uint64_t n_bytes) -> const uint8_t* {
     // Vectors are f32 whatever the type: norms are 1, biases too (their value does not matter).
+    // What state decays by is negative, or it would grow.
+    if (tensor.name.ends_with("ssm_a")) return reinterpret_cast<const uint8_t*>(minus_ones.data());
     if (tensor.dims.size() == 1) return reinterpret_cast<const uint8_t*>(ones.data());
     const bool is_f32 = tensor.type == &weight_type("f32");
     const std::vector<uint8_t>& from = is_f32 ? f32_pool : pool;
@@ -377,6 +435,38 @@ const std::vector<ModelShape>& model_shapes() {
        .rope_base = 150000.0f,
        .n_experts = 32,
        .n_experts_used = 4},
+      {.name = "27b-qwen35",
+       .architecture = "qwen35",
+       .n_layers = 64,
+       .d_model = 5120,
+       .n_heads = 24,
+       .n_kv_heads = 4,
+       .head_dim = 256,
+       .d_ff = 17408,
+       .vocab_size = 248320,
+       .context_tokens = 262144,
+       .tied = false,
+       .rope_base = 10000000.0f,
+       .attention_every = 4,
+       .n_taps = 4,
+       .n_key_heads = 16,
+       .n_state_heads = 48,
+       .state_dim = 128,
+       .rope_dim = 64},
+      {.name = "lfm2-1.2b",
+       .architecture = "lfm2",
+       .n_layers = 16,
+       .d_model = 2048,
+       .n_heads = 32,
+       .n_kv_heads = 8,
+       .head_dim = 64,
+       .d_ff = 8192,
+       .vocab_size = 65536,
+       .context_tokens = 128000,
+       .tied = true,
+       .rope_base = 1000000.0f,
+       .n_taps = 3,
+       .attention_layers = {2, 5, 8, 10, 12, 14}},
       {.name = "tiny",
        .architecture = "llama",
        .n_layers = 8,

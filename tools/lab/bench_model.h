@@ -16,6 +16,10 @@ struct ModelShape {
   bool tied;  // the embedding is the output matrix too
   float rope_base;
   uint32_t n_experts = 0, n_experts_used = 0;  // of d_ff rows each; 0: one feed-forward network
+  // Recurrent layers: one layer in `attention_every` has attention, or those of `attention_layers` have; n_taps of the
+  // convolution; and of a delta net heads of q and k, heads, and their size. `rope_dim`: 0 is head_dim.
+  uint32_t attention_every = 0, n_taps = 0, n_key_heads = 0, n_state_heads = 0, state_dim = 0, rope_dim = 0;
+  std::vector<uint32_t> attention_layers = {};
 };
 
 const std::vector<ModelShape>& model_shapes();
