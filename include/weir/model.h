@@ -71,8 +71,9 @@ typedef struct weir_model_info {
                                     WEIR_MODEL_VOCAB_ONLY. */
     const char *architecture;  /**< general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3",
                                     "smollm3", "granite", "olmo2", "glm4", "qwen3vl", "mistral3", "qwen35",
-                                    "lfm2", "nemotron_h", "qwen2moe", "qwen3moe", "qwen3vlmoe", "gpt-oss",
-                                    "glm4moe" or "granitemoe". Lives as long as the model. */
+                                    "lfm2", "nemotron_h", "granitehybrid", "qwen2moe", "qwen3moe",
+                                    "qwen3vlmoe", "gpt-oss", "glm4moe", "granitemoe", "qwen35moe", "qwen3next",
+                                    "lfm2moe" or "nemotron_h_moe". Lives as long as the model. */
     const char *name;          /**< general.name as one line of UTF-8, or ""; lives as long as the model. */
     const char *weight_type;   /**< Type of most weights, such as "q8_0"; static. */
     const char *chat_template; /**< "jinja" when the file has a chat template, which is run; "" when there is none.

@@ -268,6 +268,13 @@ Status describe_attention(TensorReader& in, LayerBuilder& b, const ModelConfig& 
 Status describe_delta_net(TensorReader& in, LayerBuilder& b, const ModelConfig& c, Recurrent& mixer) {
   using Kind = Stage::Kind;
   const RecurrentShape& r = c.recurrent;
+  if (in.has("ssm_in.weight")) {
+    return fail(
+        WEIR_ERR_UNSUPPORTED,
+        "%sssm_in.weight: an early conversion, with q, k, v and the gate in one matrix; later ones have attn_qkv "
+        "and attn_gate, which can be computed",
+        in.prefix());
+  }
   WEIR_TRY(b.begin(Kind::kProject, Row::kX, "attn_norm.weight"));
   WEIR_TRY(b.part("attn_qkv", Row::kMixIn, false));
   WEIR_TRY(b.part("attn_gate", Row::kMixGate, false));

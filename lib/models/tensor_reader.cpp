@@ -54,6 +54,12 @@ Status TensorReader::vector(const char* name, uint32_t n, const float*& out, boo
   return set_floats(*tensor, out);
 }
 
+bool TensorReader::has(const char* name) const {
+  char text[sizeof(name_)];
+  std::snprintf(text, sizeof(text), "%s%s", prefix_, name);
+  return file_.find_tensor(text) != nullptr;
+}
+
 Status TensorReader::column(const char* name, uint32_t n, const float*& out) {
   const GgufTensor* tensor = nullptr;
   WEIR_TRY(find(name, true, tensor));

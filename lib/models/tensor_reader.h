@@ -19,6 +19,7 @@ class TensorReader {
   // Names that follow are those of layer `layer`, "blk.<layer>.<name>".
   void set_layer(uint32_t layer);
   const char* prefix() const { return prefix_; }
+  bool has(const char* name) const;
   bool has(const char* name);
 
   // A matrix [n_rows, n_cols] of any type that Weir computes with. Not `required` and absent: `out` stays empty.

@@ -263,8 +263,10 @@ static void step_many__of_every_weight_type(void **state) {
                                         "llama_q6_k", "qwen2_q8_0", "qwen3_f32", "gemma3_f32", "qwen3moe_q8_0",
                                         "qwen2moe_f32", "gpt_oss_f32", "gpt_oss_mxfp4", "gemma2_f32", "phi3_long",
                                         "smollm3_f32", "granite_f32", "olmo2_f32", "glm4_f32", "llama_q4_k_m_mix",
-                                        "qwen35_f32", "lfm2_f32", "nemotron_h_f32", "glm4moe_f32", "glm4moe_q8_0",
-                                        "granitemoe_q8_0", "qwen3vl_f32", "qwen3vlmoe_q8_0", "mistral3_f32"};
+                                        "qwen35_f32", "lfm2_f32", "nemotron_h_f32", "granitehybrid_f32",
+                                        "qwen35moe_f32", "qwen3next_f32", "lfm2moe_f32", "nemotron_h_moe_f32",
+                                        "glm4moe_f32", "glm4moe_q8_0", "granitemoe_q8_0", "qwen3vl_f32",
+                                        "qwen3vlmoe_q8_0", "mistral3_f32"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) steps_equal_alone(*state, names[i]);
 }
 

@@ -566,8 +566,9 @@ namespace Weir
         /// <summary>Hash of hyper-parameters, tensor table and vocabulary; 0 with WEIR_MODEL_VOCAB_ONLY.</summary>
         public ulong Fingerprint { get; }
         /// <summary>general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite",
-        /// "olmo2", "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "nemotron_h", "qwen2moe", "qwen3moe",
-        /// "qwen3vlmoe", "gpt-oss", "glm4moe" or "granitemoe".</summary>
+        /// "olmo2", "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "nemotron_h", "granitehybrid", "qwen2moe",
+        /// "qwen3moe", "qwen3vlmoe", "gpt-oss", "glm4moe", "granitemoe", "qwen35moe", "qwen3next", "lfm2moe" or
+        /// "nemotron_h_moe".</summary>
         public string Architecture { get; }
         /// <summary>general.name as one line of UTF-8, or "".</summary>
         public string Name { get; }

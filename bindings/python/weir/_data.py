@@ -551,8 +551,8 @@ class ModelInfo(NamedTuple):
     #: Hash of hyper-parameters, tensor table and vocabulary; 0 with WEIR_MODEL_VOCAB_ONLY.
     fingerprint: int
     #: general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-    #: "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "nemotron_h", "qwen2moe", "qwen3moe", "qwen3vlmoe", "gpt-oss",
-    #: "glm4moe" or "granitemoe".
+    #: "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "nemotron_h", "granitehybrid", "qwen2moe", "qwen3moe",
+    #: "qwen3vlmoe", "gpt-oss", "glm4moe", "granitemoe", "qwen35moe", "qwen3next", "lfm2moe" or "nemotron_h_moe".
     architecture: str
     #: general.name as one line of UTF-8, or "".
     name: str

@@ -192,16 +192,9 @@ MODELS = [
           used=3, rope_base=1e6, lead=2, rec=Recurrent("ccac", kernel=3)),
     Model("qwen3next_f32", arch="qwen3next", qtype=T.F32, n_layers=4, d_ff=32, experts=6, used=2, shared=32, **QWEN35,
           rec=Recurrent("ddda", kernel=4, state=16, groups=2, heads=4, inner=64)),
-    Model("qwen3next_q8_0", arch="qwen3next", qtype=T.Q8_0, d_model=64, n_layers=4, d_ff=32, experts=5, used=2,
-          shared=64, tied=False, **QWEN35,
-          rec=Recurrent("dada", kernel=4, state=32, groups=2, heads=6, inner=192, legacy=True)),
     Model("nemotron_h_moe_f32", arch="nemotron_h_moe", qtype=T.F32, n_layers=5, d_ff=32, experts=6, used=2, shared=64,
           tied=False,
           scale=2.5, rec=Recurrent("mfmaf", kernel=4, state=16, groups=2, heads=4, inner=64)),
-    Model("nemotron_h_moe_q8_0", arch="nemotron_h_moe", qtype=T.Q8_0, d_model=64, n_layers=6, d_ff=64, experts=8,
-          used=3, shared=32, tied=False,
-          groups=(4, 2), scale=1.5,
-          rec=Recurrent("mfamaf", kernel=4, state=32, groups=4, heads=8, inner=128, latent=32)),
 ]
 
 

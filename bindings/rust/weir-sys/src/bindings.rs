@@ -574,8 +574,9 @@ structures! {
         /// Hash of hyper-parameters, tensor table and vocabulary; 0 with [`WEIR_MODEL_VOCAB_ONLY`].
         fingerprint: u64,
         /// general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-        /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "`nemotron_h`", "qwen2moe", "qwen3moe", "qwen3vlmoe",
-        /// "gpt-oss", "glm4moe" or "granitemoe". Lives as long as the model.
+        /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "`nemotron_h`", "granitehybrid", "qwen2moe", "qwen3moe",
+        /// "qwen3vlmoe", "gpt-oss", "glm4moe", "granitemoe", "qwen35moe", "qwen3next", "lfm2moe" or "`nemotron_h_moe`".
+        /// Lives as long as the model.
         architecture: *const c_char,
         /// general.name as one line of UTF-8, or ""; lives as long as the model.
         name: *const c_char,

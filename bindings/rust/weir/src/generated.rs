@@ -685,8 +685,8 @@ impl<'a> ModelInfo<'a> {
         self.0.fingerprint
     }
     /// general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-    /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "`nemotron_h`", "qwen2moe", "qwen3moe", "qwen3vlmoe",
-    /// "gpt-oss", "glm4moe" or "granitemoe".
+    /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "`nemotron_h`", "granitehybrid", "qwen2moe", "qwen3moe",
+    /// "qwen3vlmoe", "gpt-oss", "glm4moe", "granitemoe", "qwen35moe", "qwen3next", "lfm2moe" or "`nemotron_h_moe`".
     pub fn architecture(&self) -> Cow<'a, str> {
         unsafe { text(self.0.architecture) }
     }

@@ -632,8 +632,8 @@ public struct ModelInfo: Sendable {
     /// Hash of hyper-parameters, tensor table and vocabulary; 0 with `ModelFlags.vocabOnly`.
     public let fingerprint: UInt64
     /// general.architecture: "llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3", "granite", "olmo2",
-    /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "nemotron_h", "qwen2moe", "qwen3moe", "qwen3vlmoe", "gpt-oss",
-    /// "glm4moe" or "granitemoe".
+    /// "glm4", "qwen3vl", "mistral3", "qwen35", "lfm2", "nemotron_h", "granitehybrid", "qwen2moe", "qwen3moe",
+    /// "qwen3vlmoe", "gpt-oss", "glm4moe", "granitemoe", "qwen35moe", "qwen3next", "lfm2moe" or "nemotron_h_moe".
     public let architecture: String
     /// general.name as one line of UTF-8, or "".
     public let name: String
