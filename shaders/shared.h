@@ -158,6 +158,14 @@ struct SoftCapPush {
   float cap;
 };
 
+// q [n_tok, width] *= 1 + beta * log(1 + pos / n_tokens), the quotient rounded down; pos is that of the first token, or
+// at pos_at.
+struct TemperPush {
+  uvec2 q, pos_at;
+  uint n_tok, width, pos, n_tokens;
+  float beta;
+};
+
 // One workgroup: out [kSelfTestWords, kInvocations], what each invocation got from its subgroup.
 struct SelfTestPush {
   uvec2 out_words;
@@ -196,6 +204,7 @@ static_assert(sizeof(StepGluManyPush) == 120 && offsetof(StepGluManyPush, activa
 static_assert(sizeof(RoutePush) == 60 && offsetof(RoutePush, scale) == 52);
 static_assert(sizeof(ExpertGluPush) == 80 && offsetof(ExpertGluPush, activation) == 76);
 static_assert(sizeof(ExpertDownPush) == 68 && offsetof(ExpertDownPush, n_used) == 64);
+static_assert(sizeof(TemperPush) == 36 && offsetof(TemperPush, beta) == 32);
 static_assert(sizeof(SoftCapPush) == 16 && offsetof(SoftCapPush, cap) == 12);
 }  // namespace weir::vulkan
 #endif

@@ -19,6 +19,7 @@
 #include "cpu/rope_append.h"
 #include "cpu/short_conv.h"
 #include "cpu/soft_cap.h"
+#include "cpu/temper.h"
 #include "cpu/token_mass.h"
 #include "ops/attn_stamp.h"
 #include "ops/table.h"

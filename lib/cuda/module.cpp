@@ -397,9 +397,10 @@ constexpr Backend kBackend = {
     scratch_bytes,
     target,
     TraitSet(Trait::kQkvBias, Trait::kQkNorm, Trait::kPostNorm, Trait::kGeluGate, Trait::kEmbeddingScale,
-             Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kAttnSinks,
-             Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts,
-             Trait::kReluGate, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2, Trait::kShortConv),
+             Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap, Trait::kTemperature,
+             Trait::kAttnSinks, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm,
+             Trait::kNoNorm, Trait::kExperts, Trait::kReluGate, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
+             Trait::kShortConv),
     RuleSet::all(),
 };
 

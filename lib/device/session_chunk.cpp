@@ -43,6 +43,7 @@ Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   const Attention& attention = a_.weights->attention(layer);
   const AttendPass pass = pass_of(chunk.n_tok, chunk.pos);
   const RopeAppendArgs append = rope_append_args(pass, attention, layer);
+  WEIR_TRY(temper_queries(a_.cx, ops_, pass, append.q));
   WEIR_TRY(ops_.rope_append(a_.cx, append));
   if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok))
     WEIR_TRY(ops_.page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));

@@ -155,6 +155,7 @@ AttnStop BaseSession::stop_args(uint32_t layer) const {
 Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t parts, bool overlap) {
   const StepRules& rules = a_.rules;
   const KvView kv = a_.kv->view(layer);
+  if ((parts & part_bit(kPartOther)) != 0) WEIR_TRY(temper_queries(a_.cx, ops_, pass_of(1, 0), a_.b.q, n_tokens()));
   const bool selected = is_selected(layer, selects);
   const bool stops = selected && rules.stop_microbatch != 0;
   // The attention and score kernels rotate the query themselves. Other readers of the rotated query, and digests of

@@ -12,6 +12,7 @@
 #include "ops/attn_progressive.h"
 #include "ops/page_digest.h"
 #include "ops/rope_append.h"
+#include "ops/temper.h"
 #include "policy/policy.h"
 
 namespace weir {
@@ -43,6 +44,12 @@ RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attenti
   a.kv = pass.kv.view(layer);
   a.append_row = pass.kv.append_rows(layer);
   return a;
+}
+
+Status temper_queries(OpContext& cx, const OpTable& ops, const AttendPass& pass, float* q, const uint32_t* pos_at) {
+  const ModelConfig& c = pass.config;
+  if (c.temperature.beta == 0.0f) return {};
+  return ops.temper(cx, {q, pass.n_tok, c.n_heads * c.head_dim, c.temperature, pass.pos, pos_at});
 }
 
 AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention, uint32_t layer) {
@@ -198,17 +205,6 @@ Status look_ahead(Step& s, uint32_t layer) {
   return s.backend->ops.attn_history(s.cx, a);
 }
 
-// Makes the queries grow with their positions in the sequence, wherever in the cache they stand.
-static void temper(const ModelConfig& c, const RopeAppendArgs& a) {
-  const size_t n = size_t{a.n_heads} * a.kv.head_dim;
-  for (uint32_t tok = 0; c.temperature.beta != 0.0f && tok < a.n_tok; ++tok) {
-    const float factor = c.temperature.at(a.pos + tok);
-    for (float* q : {a.q, a.q_sink}) {
-      for (size_t i = tok * n; q != nullptr && i < (tok + 1) * n; ++i) q[i] *= factor;
-    }
-  }
-}
-
 Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, AttnPagedArgs& attn) {
   const ModelConfig& c = s.model->config();
   const Attention& attention = s.model->weights().attention(layer);
@@ -218,8 +214,8 @@ Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, 
   append.q = b.q + q_at;
   append.k = b.k + kv_at;
   append.v = b.v + kv_at;
+  WEIR_TRY(temper_queries(s.cx, s.backend->ops, pass, append.q));
   WEIR_TRY(s.backend->ops.rope_append(s.cx, append));
-  temper(c, append);
   if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok)) {
     const uint32_t n_rows = whole_pages(pass.pos + pass.n_tok) - pass.pos / kPageTokens;
     WEIR_TRY(s.backend->ops.page_digest(s.cx, {append.kv, append.append_row, n_rows}));

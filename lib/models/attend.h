@@ -33,6 +33,11 @@ AttnScope scope_in(const AttnScope& policy, const Attention& attention);
 // Rotates q and k, and writes k and v to their pages. Rows of activations are those of `b`.
 RopeAppendArgs rope_append_args(const AttendPass& pass, const Attention& attention, uint32_t layer);
 // Attention over all resident pages, without page masses or log-sum-exps. Rows of activations are those of `b`.
+// Makes the queries of a pass grow with their positions, where the model's do: from pass.pos on, or from what `pos_at`
+// points to in the memory of q. The rotation may come before or after.
+Status temper_queries(OpContext& cx, const OpTable& ops, const AttendPass& pass, float* q,
+                      const uint32_t* pos_at = nullptr);
+
 AttnPagedArgs attn_paged_args(const AttendPass& pass, const Attention& attention, uint32_t layer);
 
 // Streams with windows of their own see these, and a step attends all their pages whatever the policy selected.

@@ -301,10 +301,6 @@ Status Model::read_temperature() {
   return t.n_tokens != 0 ? Status() : fail(WEIR_ERR_FORMAT, "%s: 0", tokens_key.text);
 }
 
-float Temperature::at(uint32_t pos) const {
-  return static_cast<float>(1.0 + double{beta} * std::log1p(static_cast<double>(pos / n_tokens)));
-}
-
 // The sizes of a mixture of experts. Files of other architectures may say that they have none.
 Status Model::read_experts() {
   ModelConfig& c = config_;

@@ -18,6 +18,7 @@
 #include "models/rope.h"
 #include "ops/recurrent.h"
 #include "ops/router.h"
+#include "ops/temper.h"
 #include "ops/types.h"
 #include "text/answer_format.h"
 #include "text/tokenizer.h"
@@ -81,13 +82,6 @@ struct Architecture {
   bool temperature = false;                 // the file says how queries grow with the position
   bool yarn_rounds = true;                  // YaRN blends from and to whole dimensions
   void (*adapt)(ModelConfig& c) = nullptr;  // sets what no key of the file says, after the keys were read
-};
-
-// Queries are multiplied by 1 + beta * log(1 + position / n_tokens), the quotient rounded down.
-struct Temperature {
-  float beta = 0.0f;      // 0: they are as they are
-  uint32_t n_tokens = 1;  // at least 1
-  float at(uint32_t pos) const;
 };
 
 struct ModelConfig {

@@ -24,5 +24,6 @@
 #include "ops/short_conv.h"
 #include "ops/soft_cap.h"
 #include "ops/table.h"
+#include "ops/temper.h"
 #include "ops/token_mass.h"
 #include "ops/types.h"

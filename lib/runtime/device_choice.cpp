@@ -64,10 +64,7 @@ Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetu
   const bool on_host = attends_on_host(r);
   const DeviceModule* module = nullptr;
   WEIR_TRY(r.devices.find(device, which, module));
-  // The host makes those queries grow that it attends, and no device needs to where no position is far enough.
-  TraitSet have = module->backend->traits;
-  have.add(Trait::kTemperature, on_host || r.needs.context_tokens <= c.temperature.n_tokens);
-  WEIR_TRY(check_traits(c.traits, have, module->backend->name));
+  WEIR_TRY(check_traits(c.traits, module->backend->traits, module->backend->name));
   if (!on_host) WEIR_TRY(check_backend_rules(setup.rules, module->backend->rules, module->backend->name));
   WEIR_TRY(from_module(*module, on_host ? module->check_session(c, PolicyNeeds(), StepRules())
                                         : module->check_session(c, r.needs, setup.rules)));

@@ -248,7 +248,8 @@ constexpr Backend kBackend = {
     TraitSet(Trait::kQkvBias, Trait::kOutBias, Trait::kGluBias, Trait::kInnerNorm, Trait::kQkNorm, Trait::kQkRowNorm,
              Trait::kPostNorm, Trait::kNoNorm, Trait::kGeluGate, Trait::kClampedGate, Trait::kReluGate,
              Trait::kEmbeddingScale, Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap,
-             Trait::kAttnSinks, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2, Trait::kShortConv),
+             Trait::kTemperature, Trait::kAttnSinks, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet,
+             Trait::kMamba2, Trait::kShortConv),
     RuleSet::all(),
 };
 

@@ -3,6 +3,7 @@
 
 #include "ops/rms_norm.h"
 #include "ops/soft_cap.h"
+#include "ops/temper.h"
 #include "vulkan/context.h"
 #include "vulkan/ops.h"
 
@@ -25,6 +26,19 @@ Status soft_cap(OpContext&, const SoftCapArgs& a) {
   const SoftCapPush push = {t.writes(a.x, uint64_t{a.n} * sizeof(float)), a.n, a.cap};
   return context().dispatch(Kernel::kSoftCap, WeightType::kF32, {1}, push, t,
                             {std::min((a.n + kInvocations - 1) / kInvocations, kMaxGroups)});
+}
+
+Status temper(OpContext&, const TemperArgs& a) {
+  if (a.n_tok == 0) return {};
+  Touches t;
+  const TemperPush push = {.q = t.writes(a.q, uint64_t{a.n_tok} * a.width * sizeof(float)),
+                           .pos_at = t.reads(a.pos_at, sizeof(uint32_t)),
+                           .n_tok = a.n_tok,
+                           .width = a.width,
+                           .pos = a.pos,
+                           .n_tokens = a.temperature.n_tokens,
+                           .beta = a.temperature.beta};
+  return context().dispatch(Kernel::kTemper, WeightType::kF32, {1}, push, t, {std::min(a.n_tok, kMaxGroups)});
 }
 
 }  // namespace weir::vulkan

@@ -445,6 +445,18 @@ void info__of_a_file_that_lacks_a_key(void**) {
   assert_false(one_json(weir({"info", "-m", kModel, "--json"})).contains("warnings"));
 }
 
+// A block that predicts tokens after the next one is counted.
+void info__of_a_file_with_parts_that_are_not_used(void**) {
+  const std::string path = WEIR_SOURCE_DIR "/tests/golden/models/glm4moe_f32.gguf";
+  const Output table = weir({"info", "-m", path});
+  assert_works(table);
+  assert_true(contains(table.out, "not used       25 tensors ("));
+  assert_true(contains(table.out, "layers         2, d_model 32"));
+  const json i = one_json(weir({"info", "-m", path, "--json"}));
+  assert_int_equal(i["unused"].size(), 1);
+  assert_false(i.contains("defaults"));
+}
+
 void tokenize__special_text_only_when_asked(void**) {
   const Output plain = weir({"tokenize", "-m", kModel}, "<|im_end|>"),
                special = weir({"tokenize", "-m", kModel, "--parse-special"}, "<|im_end|>");
@@ -554,6 +566,7 @@ int main() {
       cmocka_unit_test(info__of_a_file_that_cannot_run_is_status_1),
       cmocka_unit_test(info__of_a_file_that_is_no_model),
       cmocka_unit_test(info__of_a_file_that_lacks_a_key),
+      cmocka_unit_test(info__of_a_file_with_parts_that_are_not_used),
       cmocka_unit_test(tokenize__special_text_only_when_asked),
       cmocka_unit_test(chat__piped_keeps_history_and_writes_no_control_codes),
       cmocka_unit_test(chat__full_context_is_told_and_reset_helps),

@@ -449,6 +449,11 @@ void stage(Staging& s, HistoryBeginArgs& a) {
 
 void stage(Staging& s, SoftCapArgs& a) { s.out("x", a.x, a.n); }
 
+void stage(Staging& s, TemperArgs& a) {
+  s.out("q", a.q, size_t{a.n_tok} * a.width);
+  s.in("pos_at", a.pos_at, 1);
+}
+
 void stage(Staging& s, HeadGateArgs& a) {
   const size_t n = size_t{a.n_tok} * a.n_heads * a.head_dim;
   s.out("y", a.y, n);

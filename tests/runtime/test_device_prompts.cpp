@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "same_session.h"
+#include "tests/gguf/changed_file.h"
 #include "tests/policy/every_policy.h"
 #include "tests/policy/head_file.h"
 
@@ -54,7 +55,8 @@ const Row kRows[] = {
 };
 
 // llama; windows; windows, soft caps and norms after stages; experts; experts, sinks, windows and biases; head norms.
-const char* const kModels[] = {"llama_f32", "gemma3_f32", "gemma2_f32", "qwen3moe_f32", "gpt_oss_f32", "qwen3_f32"};
+const char* const kModels[] = {"llama_f32",   "gemma3_f32", "gemma2_f32",  "qwen3moe_f32",
+                               "gpt_oss_f32", "qwen3_f32",  "glm4moe_f32", "mistral3_f32"};
 constexpr uint32_t kBatches[] = {64, 16, 37};
 // In the end more pages than attention handles as one unit.
 constexpr uint32_t kTurns[] = {150, 37, 1, 90, 350};
@@ -129,12 +131,47 @@ void device_prompts__of_every_kind_of_layer(void**) {
   }
 }
 
+// A copy of a model in which gates and ups of all experts are one tensor.
+weir_test::ChangedFile fused(const char* model) {
+  weir::GgufFile file(std::pmr::new_delete_resource());
+  assert_true(file.open(path_of(model).c_str()).ok());
+  weir_test::GgufWriter writer;
+  uint32_t n_fused = 0;
+  for (const weir::GgufTensor& gate : file.tensors()) {
+    const std::string name(gate.name), part = "ffn_gate_exps.";
+    const size_t at = name.find(part);
+    if (at == std::string::npos) continue;
+    const weir::GgufTensor* up = file.find_tensor(name.substr(0, at) + "ffn_up_exps.weight");
+    const size_t each = gate.bytes / gate.dims[0];
+    weir_test::Bytes data;
+    for (size_t e = 0; e < gate.dims[0]; ++e) {
+      data.insert(data.end(), gate.data + e * each, gate.data + (e + 1) * each);
+      data.insert(data.end(), up->data + e * each, up->data + (e + 1) * each);
+    }
+    writer.add_tensor(name.substr(0, at) + "ffn_gate_up_exps.weight", {gate.dims[0], 2 * gate.dims[1], gate.dims[2]},
+                      gate.type_id, data);
+    ++n_fused;
+  }
+  assert_true(n_fused != 0);
+  return weir_test::ChangedFile(path_of(model), writer, nullptr, [](std::string_view name) {
+    return name.find("ffn_gate_exps") == name.npos && name.find("ffn_up_exps") == name.npos;
+  });
+}
+
+void device_prompts__of_experts_with_one_tensor_of_gates_and_ups(void**) {
+  for (const char* model : {"qwen3moe_f32", "glm4moe_f32"}) {
+    const weir_test::ChangedFile file = fused(model);
+    compare_turns(Models(file.path()), kRows[0], 64, std::string(model) + ", fused");
+  }
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(device_prompts__have_the_bits_of_the_processor),
       cmocka_unit_test(device_prompts__of_every_kind_of_layer),
+      cmocka_unit_test(device_prompts__of_experts_with_one_tensor_of_gates_and_ups),
   };
   return cmocka_run_group_tests_name("runtime/device_prompts", tests, nullptr, nullptr);
 }

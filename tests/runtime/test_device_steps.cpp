@@ -82,8 +82,9 @@ const Row kRows[] = {
      128},
     {"hybrid", {{"recall", "on"}, {"rho", "0.25"}}, 96},
 };
-// llama; windows; windows, soft caps and norms after stages; experts; experts, sinks, windows and biases.
-const char* const kModels[] = {"llama_f32", "gemma3_f32", "gemma2_f32", "qwen3moe_f32", "gpt_oss_f32"};
+// llama; windows; windows, soft caps and norms after stages; experts; experts, sinks, windows and biases; queries that
+// grow.
+const char* const kModels[] = {"llama_f32", "gemma3_f32", "gemma2_f32", "qwen3moe_f32", "gpt_oss_f32", "mistral3_f32"};
 
 std::string path_of(const char* model) {
   return std::string(WEIR_SOURCE_DIR "/tests/golden/models/") + model + ".gguf";
