@@ -22,8 +22,8 @@
 //   |q| * 16 * 32767 must be below 2^31.
 //
 // A decoder of plain numbers has kLayout = kFloats and kBytes; load(d, p): f32 vector; one(p): f32. Blocks whose scales
-// are too far apart for integers are decoded as floats, too: such a decoder has kGroupBytes instead, and load(d, p, k),
-// the weights of a group from k on; rows are a multiple of the vector.
+// are too far apart for integers are decoded as floats, too: such a decoder has kGroupBytes and kBlockWeights instead,
+// and load(d, p, k), the weights of a group from k on.
 #include "cpu/matmul_kernels.h"
 #include "cpu/matmul_simd-inl.h"
 #include "cpu/plain_kernels.h"
@@ -380,22 +380,42 @@ HWY_INLINE void dot_group_super(const uint8_t* p, const ActGroup* act, Vec<SumTa
                                              acc);
 }
 
+// One chain of dependent additions would take longer than all the rest. Not inlined, for size.
+template <class Dec, size_t kTok>
+HWY_NOINLINE void dot_group_scaled_floats(const uint8_t* p, size_t n_cols, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
+  const SumTag<Dec> df;
+  constexpr size_t kLanes = hn::MaxLanes(df), kWeights = Dec::kBlockWeights;
+  Vec<decltype(df)> sum[kTok][2];
+  HWY_UNROLL(8)
+  for (size_t t = 0; t < kTok; ++t) sum[t][0] = sum[t][1] = hn::Zero(df);
+  for (size_t k = 0; k < n_cols; k += kWeights, p += Dec::kGroupBytes / (kGroup / kWeights)) {
+    HWY_UNROLL(16)
+    for (size_t i = 0; i < kWeights; i += kLanes) {
+      const auto w = Dec::load(df, p, i);
+      HWY_UNROLL(8)
+      for (size_t t = 0; t < kTok; ++t) {
+        auto& half = sum[t][i / kLanes % 2];
+        half = hn::MulAdd(w, hn::LoadU(df, act[t].x + k + i), half);
+      }
+    }
+  }
+  HWY_UNROLL(8)
+  for (size_t t = 0; t < kTok; ++t) acc[t] = hn::Add(acc[t], hn::Add(sum[t][0], sum[t][1]));
+}
 template <class Dec, size_t kTok>
 HWY_INLINE void dot_group_floats(const uint8_t* p, size_t n_cols, const ActGroup* act, Vec<SumTag<Dec>>* acc) {
   const SumTag<Dec> df;
   constexpr size_t kLanes = hn::MaxLanes(df);
   size_t k = 0;
   for (; k + kLanes <= n_cols; k += kLanes) {
-    const auto w = load_floats<Dec>(df, p, k);
+    const auto w = Dec::load(df, p + k * Dec::kBytes);
     HWY_UNROLL(8)
     for (size_t t = 0; t < kTok; ++t) acc[t] = hn::MulAdd(w, hn::LoadU(df, act[t].x + k), acc[t]);
   }
-  if constexpr (!HasGroups<Dec>) {
-    for (; k < n_cols; ++k) {  // the last columns go to lane 0
-      const float w = Dec::one(p + k * Dec::kBytes);
-      for (size_t t = 0; t < kTok; ++t) {
-        acc[t] = hn::Add(acc[t], hn::IfThenElseZero(hn::FirstN(df, 1), hn::Set(df, w * act[t].x[k])));
-      }
+  for (; k < n_cols; ++k) {  // the last columns go to lane 0
+    const float w = Dec::one(p + k * Dec::kBytes);
+    for (size_t t = 0; t < kTok; ++t) {
+      acc[t] = hn::Add(acc[t], hn::IfThenElseZero(hn::FirstN(df, 1), hn::Set(df, w * act[t].x[k])));
     }
   }
 }
@@ -408,7 +428,11 @@ HWY_INLINE void dot_group(const RowGroups& p, size_t n_cols, const ActGroup* act
     HWY_UNROLL(4)
     for (size_t r = 0; r < kStreams; ++r) {
       if constexpr (Dec::kLayout == Layout::kSuperBlocks) dot_group_super<Dec, kTok>(p[r], act, acc[r]);
-      if constexpr (Dec::kLayout == Layout::kFloats) dot_group_floats<Dec, kTok>(p[r], n_cols, act, acc[r]);
+      if constexpr (HasGroups<Dec>) {
+        dot_group_scaled_floats<Dec, kTok>(p[r], n_cols, act, acc[r]);
+      } else if constexpr (Dec::kLayout == Layout::kFloats) {
+        dot_group_floats<Dec, kTok>(p[r], n_cols, act, acc[r]);
+      }
     }
   }
 }
