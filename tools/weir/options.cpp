@@ -141,6 +141,8 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   options_.spill_file_bytes = flags.spill_file_bytes;
   options_.spill_raw_bytes = flags.spill_raw_bytes;
   options_.spill_flags = flags.spill_flags;
+  options_.snapshot_budget_bytes = flags.snapshot_bytes;
+  options_.snapshot_tokens = flags.snapshot_tokens;
   options_.max_prompt_tokens = flags.max_prompt;
   options_.policy = policy_.c_str();
   options_.policy_options = pairs_.empty() ? nullptr : pairs_.data();
@@ -389,6 +391,18 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
   auto* file_bytes = app.add_option("--spill-file-bytes", flags.spill_file_bytes, "Size of that file, such as 4GiB");
   file_bytes->transform(byte_count())->needs(file)->type_name("N")->group("Memory");
   file->needs(file_bytes);
+  app.add_option(
+         "--snapshot-bytes", flags.snapshot_bytes,
+         "Host memory for states of recurrent layers, which a conversation goes back to, such as 1GiB; default: "
+         "for four")
+      ->transform(byte_count())
+      ->type_name("N")
+      ->group("Memory");
+  app.add_option("--snapshot-tokens", flags.snapshot_tokens,
+                 "One such state after so many tokens, besides where messages begin and end; default 1024")
+      ->transform(whole_number(16, kMaxTokens))
+      ->type_name("TOKENS")
+      ->group("Memory");
   app.add_option("--max-prompt", flags.max_prompt,
                  "Longest prompt to plan for where a policy keeps prompts beyond the budget")
       ->transform(whole_number(0, kMaxTokens))

@@ -44,6 +44,10 @@ void print_json(const weir_plan_info& p, const SessionFlags& flags) {
       {"spill_compressed_bytes", p.spill_compressed_bytes},
       {"spill_file_bytes", p.spill_file_bytes},
       {"spill_tokens", p.spill_tokens},
+      {"recurrent_bytes", p.recurrent_bytes},
+      {"snapshot_bytes", p.snapshot_bytes},
+      {"n_snapshots", p.n_snapshots},
+      {"snapshot_tokens", p.snapshot_tokens},
       {"library_bytes", p.library_bytes},
       {"total_bytes", p.total_bytes},
       {"device", device_name(p.device)},
@@ -95,10 +99,18 @@ void print_table(const weir_plan_info& p, const SessionFlags& flags) {
     print_row("  raw", p.spill_raw_bytes, "of the spill: pages as they are");
     print_row("  compressed", p.spill_compressed_bytes, "of the spill: pages that were wanted the longest ago");
   }
+  if (p.recurrent_bytes > 0) {
+    print_row("state", p.recurrent_bytes, "of recurrent layers, whatever the context");
+    print_row("snapshots", p.snapshot_bytes,
+              std::to_string(p.n_snapshots) + " of that state, at messages and every " + grouped(p.snapshot_tokens) +
+                  " tokens");
+  }
   print_row("libraries", p.library_bytes, "");
   print_row("total", p.total_bytes, "allocated when the session is created");
   if (p.device_bytes > 0) {
-    print_row("on the GPU", p.device_bytes, "of the total: pages, digests, tables, workspace");
+    print_row("on the GPU", p.device_bytes,
+              p.recurrent_bytes > 0 ? "of the total: pages, digests, tables, state, workspace"
+                                    : "of the total: pages, digests, tables, workspace");
     print_row("GPU weights", p.device_weights_bytes, "shared by all sessions, beside the total");
   }
   if (p.spill_file_bytes > 0) print_row("spill file", p.spill_file_bytes, "on the disk, beside the total");
