@@ -108,6 +108,39 @@ void numbers__right_ones_mean_what_they_say(void**) {
   for (const char* random : {"-1", "random"}) assert_string_not_equal(text(random).c_str(), text(random).c_str());
 }
 
+// A model of four layers, three of them recurrent, with 16,896 bytes of state.
+void plan__shows_recurrent_layers(void**) {
+  const std::string model = WEIR_SOURCE_DIR "/tests/golden/models/qwen35_f32.gguf";
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "-m", model, "--device", "cpu", "--context", "512"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return weir(arguments);
+  };
+  const Output usual = plan({"--json"}),
+               given = plan({"--json", "--snapshot-bytes", "51200", "--snapshot-tokens", "64"});
+  assert_works(usual);
+  assert_works(given);
+  const json u = json::parse(usual.out), g = json::parse(given.out);
+  assert_int_equal(u["recurrent_bytes"].get<uint64_t>(), 2 * 16896);
+  assert_int_equal(u["n_snapshots"].get<int>(), 4);
+  assert_int_equal(u["snapshot_tokens"].get<int>(), 1024);
+  assert_int_equal(g["n_snapshots"].get<int>(), 3);
+  assert_int_equal(g["snapshot_bytes"].get<uint64_t>(), 3 * 16896);
+  assert_int_equal(g["snapshot_tokens"].get<int>(), 64);
+  assert_int_equal(u["total_bytes"].get<uint64_t>() - g["total_bytes"].get<uint64_t>(), 16896);
+  assert_true(contains(plan({}).out, "4 of that state, at messages and every 1,024 tokens"));
+  const Output less = plan({"--snapshot-bytes", "16KiB"});
+  assert_int_equal(less.status, 1);
+  assert_true(contains(less.err, "snapshot_budget_bytes") && contains(less.err, "16896"));
+  assert_int_equal(plan({"--snapshot-tokens", "15"}).status, 2);
+  // A token has pages in one layer: 2 KV heads of 64, K and V, 2 bytes each.
+  const Output info = weir({"info", "-m", model});
+  assert_true(contains(info.out, "512 B a token") && contains(info.out, "16.5 KiB of recurrent layers"));
+  assert_int_equal(json::parse(weir({"info", "-m", model, "--json"}).out)["state_bytes"].get<int>(), 16896);
+  assert_false(contains(weir({"plan", "-m", kModel}).out, "recurrent"));
+  assert_false(contains(weir({"info", "-m", kModel, "--json"}).out, "state_bytes"));
+}
+
 void model__is_an_argument_of_every_command(void**) {
   for (const char* command : {"info", "plan"})
     assert_string_equal(weir({command, kModel}).out.c_str(), weir({command, "-m", kModel}).out.c_str());
@@ -417,6 +450,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(numbers__wrong_ones_are_status_2_with_option_and_range),
       cmocka_unit_test(numbers__right_ones_mean_what_they_say),
+      cmocka_unit_test(plan__shows_recurrent_layers),
       cmocka_unit_test(model__is_an_argument_of_every_command),
       cmocka_unit_test(policies__are_all_in_the_help),
       cmocka_unit_test(prompts__fields_that_are_not_known_are_told),

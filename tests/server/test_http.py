@@ -470,6 +470,7 @@ def test_plans_and_settings():
     assert now["preset"] == "chat" and now["sessions"] == 2
     plan = server.get("/v1/weir/plan?preset=exact")
     assert plan["per_session_bytes"] == plan["kv_bytes"] + plan["scratch_bytes"] + plan["store_bytes"]
+    assert plan["state_bytes"] == 0  # its layers all have attention
     assert plan["total_bytes"] == 2 * plan["per_session_bytes"] + plan["weight_bytes"]
     assert plan["fits"] is True and plan["message"] is None
     small = server.get("/v1/weir/plan?policy=raas&budget=512&context=8192")

@@ -100,6 +100,20 @@ std::pair<std::string, std::string> metadata(const weir_model* model, uint32_t i
   return {key, value};
 }
 
+// What a token adds to a session on the processor that keeps all, and what recurrent layers take whatever is said.
+struct Memory {
+  uint64_t token_bytes = 0, state_bytes = 0;
+};
+
+Memory memory_of(const weir_model* model, const weir_model_info& i) {
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+  options.device = WEIR_DEVICE_CPU;
+  if (weir_plan(model, &options, &plan) != WEIR_OK)
+    return {4ull * i.n_layers * i.n_kv_heads * i.head_dim, 0};  // K and V of 2 bytes
+  return {plan.page_bytes / plan.page_tokens * plan.n_streams, plan.recurrent_bytes / 2};
+}
+
 void print_json(const File& file, const weir_model_info& info) {
   Json out = {{"architecture", info.architecture},
               {"name", info.name},
@@ -118,6 +132,8 @@ void print_json(const File& file, const weir_model_info& info) {
               {"weights_bytes", info.weights_bytes},
               {"file_bytes", info.file_bytes},
               {"fingerprint", format("%016llx", static_cast<unsigned long long>(info.fingerprint))}};
+  const Memory memory = memory_of(file.model.get(), info);
+  if (memory.state_bytes > 0) out["state_bytes"] = memory.state_bytes;
   if (info.n_parts > 1) out["n_parts"] = info.n_parts;
   if (!file.note.empty()) out["note"] = file.note;
   if (!file.taken->warnings.empty()) out["warnings"] = file.taken->warnings;
@@ -152,14 +168,16 @@ std::string one_line(const std::string& value, int columns) {
   return display_width(flat) <= columns ? flat : cut_to_width(flat, columns - 3) + "...";
 }
 
-void print_facts(const weir_model_info& i) {
+void print_facts(const weir_model* model, const weir_model_info& i) {
   print_fact("name", i.name);
   print_fact("architecture", i.architecture);
   if (i.n_layers > 0) {
     print_fact("layers", format("%u, d_model %u, d_ff %u", i.n_layers, i.d_model, i.d_ff));
     print_fact("heads", format("%u query, %u KV, head_dim %u", i.n_heads, i.n_kv_heads, i.head_dim));
     print_fact("context", grouped(i.context_tokens) + " tokens");
-    print_fact("KV", human_bytes(4ull * i.n_layers * i.n_kv_heads * i.head_dim) + " a token");  // K and V of 2 bytes
+    const Memory memory = memory_of(model, i);
+    print_fact("KV", human_bytes(memory.token_bytes) + " a token");
+    if (memory.state_bytes > 0) print_fact("state", human_bytes(memory.state_bytes) + " of recurrent layers, in all");
   }
   if (i.vocab_size > 0) print_fact("vocabulary", grouped(i.vocab_size) + " tokens, " + i.tokenizer);
   print_fact("chat template", i.chat_template[0] == '\0' ? "none" : i.chat_template);
@@ -170,7 +188,7 @@ void print_facts(const weir_model_info& i) {
 }
 
 void print_tables(const File& file, const weir_model_info& info) {
-  print_facts(info);
+  print_facts(file.model.get(), info);
   if (!file.note.empty()) print_fact("note", file.note);
   for (const std::string& line : file.taken->warnings) print_fact("warning", line);
   for (const std::string& line : file.taken->defaults) print_fact("default", line);

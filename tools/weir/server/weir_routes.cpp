@@ -31,8 +31,7 @@ constexpr Sentence kPolicies[] = {
     {"psa", "Reads as many pages as each step needs for most of its attention."},
     {"lfps", "Reads the pages that were attended lately, on the processor beside a device."},
     {"keyformer", "As h2o, with noise and a rising temperature, so that pages that are seldom read keep a chance."},
-    {"scissorhands",
-     "Keeps the pages that lately got their even share, and drops half of the others at once."},
+    {"scissorhands", "Keeps the pages that lately got their even share, and drops half of the others at once."},
 };
 constexpr Sentence kPresets[] = {
     {"exact", "Everything is kept: the answers are those of the model itself."},
@@ -246,6 +245,7 @@ HttpReply Routes::plan(const HttpRequest& request) const {
          {"kv_bytes", p.kv_bytes},
          {"dense_kv_bytes", dense.plan.kv_bytes},
          {"scratch_bytes", p.total_bytes - p.kv_bytes - p.spill_bytes},
+         {"state_bytes", p.recurrent_bytes + p.snapshot_bytes},
          {"store_bytes", p.spill_bytes},
          {"total_bytes", total.bytes},
          {"per_session_bytes", p.total_bytes},
