@@ -55,10 +55,11 @@ class Choices {
 // --- sessions ------------------------------------------------------------------------------------------------------
 
 #define WEIR_TEST_GOLDEN WEIR_SOURCE_DIR "/tests/golden/models/"
-// Plain ones and ones with sliding windows; the latter are every other one.
-inline const char* const kModels[] = {WEIR_TEST_GOLDEN "llama_f32.gguf", WEIR_TEST_GOLDEN "gemma3_q8_0.gguf",
+// Plain ones and ones with sliding windows; the latter are every other one. The last has recurrent layers.
+inline const char* const kModels[] = {WEIR_TEST_GOLDEN "llama_f32.gguf",  WEIR_TEST_GOLDEN "gemma3_q8_0.gguf",
                                       WEIR_TEST_GOLDEN "llama_hd80.gguf", WEIR_TEST_GOLDEN "gemma2_f32.gguf",
-                                      WEIR_TEST_GOLDEN "qwen3_f32.gguf", WEIR_TEST_GOLDEN "gpt_oss_f32.gguf"};
+                                      WEIR_TEST_GOLDEN "qwen3_f32.gguf",  WEIR_TEST_GOLDEN "gpt_oss_f32.gguf",
+                                      WEIR_TEST_GOLDEN "qwen35_f32.gguf"};
 #undef WEIR_TEST_GOLDEN
 
 // All; the tables below may say nothing about one, then it has its defaults.
@@ -131,9 +132,11 @@ inline const OptionValues kOptionValues[] = {
 };
 // What raas, hybrid and psa may have with recall.
 inline const OptionValues kRecallValues[] = {
-    {"raas", "recall_pages", "0 2 8"},    {"raas", "attend", "resident top"}, {"raas", "digest", kDigests},
-    {"hybrid", "recall_pages", "0 2 8"},  {"hybrid", "digest", kDigests},     {"psa", "eps", "0.3 0.8 0.98"},
-    {"psa", "pool", "unified stream"},    {"psa", "mb", "1 3"},               {"psa", "digest", kDigests},
+    {"raas", "recall_pages", "0 2 8"}, {"raas", "attend", "resident top"},
+    {"raas", "digest", kDigests},      {"hybrid", "recall_pages", "0 2 8"},
+    {"hybrid", "digest", kDigests},    {"psa", "eps", "0.3 0.8 0.98"},
+    {"psa", "pool", "unified stream"}, {"psa", "mb", "1 3"},
+    {"psa", "digest", kDigests},
 };
 
 inline std::string one_of_words(Choices& choices, const char* words) {
@@ -342,8 +345,8 @@ struct Op {
 
 // For a conversation of n_tokens.
 inline Op choose_op(Choices& choices, uint32_t n_tokens) {
-  static constexpr Kind kOften[] = {Kind::kPrefill, Kind::kSteps, Kind::kPrefill, Kind::kSteps, Kind::kRewind,
-                                    Kind::kLossyRewind};
+  static constexpr Kind kOften[] = {Kind::kPrefill, Kind::kSteps,  Kind::kPrefill,
+                                    Kind::kSteps,   Kind::kRewind, Kind::kLossyRewind};
   Op op = {};
   op.kind = choices.one_in(3) ? static_cast<Kind>(choices.below(kKinds)) : choices.of(kOften);
   if (n_tokens == 0) op.kind = Kind::kPrefill;

@@ -74,6 +74,18 @@ void calibrate__writes_a_head_file(void**) {
     assert_works(weir({"run", "-m", kModel, "-p", "2 + 3", "-n", "4", "--opt", heads, "--opt", "heads_file=" + a}));
 }
 
+// Heads are those of the layers with attention, one of this model's four.
+void calibrate__recurrent_layers_have_no_heads(void**) {
+  const std::string model = WEIR_SOURCE_DIR "/tests/golden/models/qwen35_f32.gguf";
+  std::string signs;  // its tokens are bytes
+  for (char c = '!'; c < '~'; ++c) signs += c;
+  const std::string text = write_file("signs.txt", signs), heads = (g_folder / "recurrent.tsv").string();
+  assert_works(weir({"calibrate", "-m", model, "--heads", "--text", text, "--tokens", "64", "-o", heads}));
+  assert_true(contains(read_file(heads), "layers\t1\nkv_heads\t2\n"));
+  assert_works(weir({"plan", "-m", model, "--device", "cpu", "--policy", "raas", "--budget", "256", "--opt",
+                     "heads=duo", "--opt", "heads_file=" + heads}));
+}
+
 void calibrate__says_what_is_wrong(void**) {
   const std::string text = write_file("words.txt", words()), few = write_file("few.txt", "a b c"),
                     out = (g_folder / "none.tsv").string();
@@ -90,6 +102,7 @@ void calibrate__says_what_is_wrong(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(calibrate__writes_a_head_file),
+      cmocka_unit_test(calibrate__recurrent_layers_have_no_heads),
       cmocka_unit_test(calibrate__says_what_is_wrong),
   };
   return cmocka_run_group_tests_name("cli_calibrate", tests, make_folder, remove_folder);

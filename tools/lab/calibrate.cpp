@@ -116,7 +116,7 @@ int run_calibrate(const CalibrateFlags& flags) {
   OutFile out(flags.out);
   const RuntimePtr runtime = create_runtime(flags.threads);
   const ModelPtr model = open_model(runtime.get(), flags.model);
-  const weir_model_info info = model_info(model.get());
+  const weir_model_info info = attention_info(model.get());
   const TextTokens text = text_tokens(model.get(), read_text_file(flags.text));
   const std::vector<weir_token> tokens = test_tokens(text.tokens, flags.n_tokens);
   if (tokens.size() < flags.n_tokens) {

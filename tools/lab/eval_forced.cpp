@@ -125,7 +125,7 @@ class Comparison {
         prompt_(prompt_tokens(model, problem_, settings.question_as_decode)),
         answer_(answer_tokens(model, problem_)),
         is_traced_(can_trace()),
-        top_pages_(model_info(model)) {}
+        top_pages_(attention_info(model)) {}
 
   ForcedRecord start_lane(const PolicyEntry& policy, const EvalPoint& point) {
     ForcedRecord record;

@@ -119,7 +119,7 @@ class Walk {
 
   void finish(size_t index, TextRecord& record) const {
     if (record.is_refused) return;
-    const weir_model_info info = model_info(model_);
+    const weir_model_info info = attention_info(model_);
     lanes_[index].finish(uint64_t{info.n_layers} * info.n_kv_heads, record);
   }
 

@@ -51,7 +51,7 @@ int record_trace_command(const TraceFlags& flags, const std::string& model_path,
   try_pictures(flags.file);
   const RuntimePtr runtime = create_runtime(1);
   const ModelPtr model = open_model(runtime.get(), model_path);
-  const weir_model_info info = model_info(model.get());
+  const weir_model_info info = attention_info(model.get());
   const PolicyEntry& policy = settings.policies[point.policy];
   TraceHeader header;
   header.n_layers = info.n_layers;

@@ -154,6 +154,15 @@ inline weir_plan_info make_plan(const weir_model* model, const weir_session_opti
   return plan;
 }
 
+// As model_info, but its layers are those with attention: they are counted by themselves wherever a layer has streams.
+inline weir_model_info attention_info(const weir_model* model) {
+  weir_model_info info = model_info(model);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.device = WEIR_DEVICE_CPU;
+  info.n_layers = make_plan(model, options).n_streams / info.n_kv_heads;
+  return info;
+}
+
 inline weir_session_stats session_stats(const weir_session* session) {
   weir_session_stats stats = WEIR_SESSION_STATS_INIT;
   check(weir_session_get_stats(session, &stats), "cannot read the session's counters");
