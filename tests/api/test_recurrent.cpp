@@ -41,7 +41,7 @@ weir::Status __wrap__ZN4weir3cpu9delta_netERNS_9OpContextERKNS_12DeltaNetArgsE(w
 namespace {
 
 #define RECURRENT_MODEL WEIR_SOURCE_DIR "/tests/golden/models/qwen35_f32.gguf"
-// Of each kind of recurrent layer one, and one with quantised weights.
+// One for each kind of recurrent layer, and one with quantised weights.
 #define GOLDEN(name) WEIR_SOURCE_DIR "/tests/golden/models/" name ".gguf"
 constexpr const char* kModels[] = {RECURRENT_MODEL, GOLDEN("qwen35_q8_0"), GOLDEN("lfm2_f32"), GOLDEN("nemotron_h_f32"),
                                    GOLDEN("granitehybrid_f32")};
@@ -241,6 +241,28 @@ void recurrent__rewinds(void**) {
         weir_session_destroy(session);
         weir_session_destroy(twin);
       }
+    }
+  }
+}
+
+// A rewind that is cancelled, or fails, while it reads again ends at the snapshot.
+void recurrent__rewinds_that_end(void**) {
+  const Model model(RECURRENT_MODEL);
+  for (const bool cancels : {true, false}) {
+    for (const int at : {0, 2, 4}) {
+      weir_session *session = new_session(model, kChoices[0], 32), *twin = new_session(model, kChoices[0], 32);
+      read_in(session, some(0, 100), 100);
+      read_in(twin, some(0, 64), 64);
+      g_trap = {};
+      g_trap.session = session;
+      (cancels ? g_trap.cancel_at : g_trap.fail_at) = at % static_cast<int>(kRecurrentLayers);
+      const weir_status status = weir_session_rewind(session, 90, 0);
+      g_trap = {};
+      assert_int_equal(status, cancels ? WEIR_ERR_CANCELLED : WEIR_ERR_INTERNAL);
+      assert_int_equal(stats_of(session).n_tokens, 64);
+      assert_alike(session, twin, "after a rewind that ended early");
+      weir_session_destroy(session);
+      weir_session_destroy(twin);
     }
   }
 }
@@ -670,6 +692,7 @@ int main() {
       cmocka_unit_test(recurrent__chunks),
       cmocka_unit_test(recurrent__snapshots_end_chunks),
       cmocka_unit_test(recurrent__rewinds),
+      cmocka_unit_test(recurrent__rewinds_that_end),
       cmocka_unit_test(recurrent__many_rewinds),
       cmocka_unit_test(recurrent__forks),
       cmocka_unit_test(recurrent__saved),
