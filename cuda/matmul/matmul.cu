@@ -108,6 +108,10 @@ Status multiply(OpContext& cx, const Scratch& s, const MatmulPart& part, uint32_
 
 bool fits_gemv(const Weight& w, uint32_t n_tok) { return n_tok <= kMaxColumns && w.n_cols <= gemv_max_cols(w.type); }
 
+// The GEMM stores eight rows at once. Matrices of other numbers of rows are small, such as the gates of a few heads:
+// they take as many tokens at once as a GEMV does.
+bool takes_few(const Weight& w) { return w.n_rows % 8 != 0 && fits_gemv(w, 1); }
+
 // `by_gemv`: whether the op goes through the GEMV or the GEMM.
 Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv) {
   if (w.n_cols % 32 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, not a multiple of 32", w.n_cols);
@@ -116,7 +120,6 @@ Status check(const OpContext& cx, const Weight& w, uint32_t n_tok, bool by_gemv)
     return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u columns, at most %u fit into the device's shared memory", w.n_cols,
                 gemv_max_cols(w.type));
   }
-  if (w.n_rows % 8 != 0) return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u rows, not a multiple of 8", w.n_rows);
   if (lay_out(nullptr, n_tok, w.n_cols).bytes > cx.scratch_bytes)
     return fail(WEIR_ERR_INTERNAL, "matmul: %u tokens are more than the scratch memory was made for", n_tok);
   return {};
@@ -137,6 +140,24 @@ Status multiply_few(OpContext& cx, GemvArgs& g, uint32_t n_tok) {
   return gemv(cx, g);
 }
 
+Status multiply_by_few(OpContext& cx, const float* x, const MatmulPart& part, uint32_t n_tok) {
+  for (uint32_t first = 0; first < n_tok; first += kMaxColumns) {
+    GemvArgs g;
+    g.part[0] = part;
+    g.part[0].y += size_t{first} * part.w.n_rows;
+    g.n_parts = 1;
+    g.x = x + size_t{first} * part.w.n_cols;
+    WEIR_TRY(multiply_few(cx, g, std::min(kMaxColumns, n_tok - first)));
+  }
+  return {};
+}
+
+Status check_rows(const Weight& w) {
+  if (w.n_rows % 8 == 0 || takes_few(w)) return {};
+  return fail(WEIR_ERR_UNSUPPORTED, "matmul: %u rows of %u columns; a multiple of 8 rows is needed", w.n_rows,
+              w.n_cols);
+}
+
 }  // namespace
 
 uint64_t matmul_scratch_bytes(const OpShapes& shapes) {
@@ -154,10 +175,14 @@ Status matmul(OpContext& cx, const MatmulArgs& a) {
     g.x = a.x;
     return multiply_few(cx, g, a.n_tok);
   }
+  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(check_rows(a.part[i].w));
   const uint32_t n_cols = a.part[0].w.n_cols;
   const Scratch s = lay_out(cx.scratch, a.n_tok, n_cols);
   WEIR_TRY(pack_rows_f16(cx, a.x, s.x, s.scale, a.n_tok, n_cols));
-  for (uint32_t i = 0; i < a.n_parts; ++i) WEIR_TRY(multiply(cx, s, a.part[i], a.n_tok));
+  for (uint32_t i = 0; i < a.n_parts; ++i) {
+    const MatmulPart& part = a.part[i];
+    WEIR_TRY(takes_few(part.w) ? multiply_by_few(cx, a.x, part, a.n_tok) : multiply(cx, s, part, a.n_tok));
+  }
   return {};
 }
 
@@ -177,6 +202,8 @@ Status glu_matmul(OpContext& cx, const GluMatmulArgs& a) {
     g.x = a.x;
     return multiply_few(cx, g, a.n_tok);
   }
+  if (a.gate.n_rows % 8 != 0)
+    return fail(WEIR_ERR_UNSUPPORTED, "glu_matmul: %u rows, not a multiple of 8", a.gate.n_rows);
   // The scratch is sized for the longest matmul input of the session, which is at least d_ff, so d_ff outputs fit too.
   const Scratch s = lay_out(cx.scratch, a.n_tok, std::max(a.gate.n_cols, a.gate.n_rows));
   if (s.bytes > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "glu_matmul: the scratch memory is too small");
