@@ -4,7 +4,7 @@
 // A GEMV runs four rows at once. They lie a quarter of the task's rows apart, so that the memory system sees four long
 // sequential streams; one stream leaves a third of the bandwidth of server cores unused. The sums of a row are formed
 // in one order whatever its neighbours are, so a row's result does not depend on its task, nor a token's result on the
-// other tokens.
+// other tokens. Longer than 600 lines because every type's loops are compiled together, once per instruction set.
 //
 // A decoder of blocks of 32 weights with an f16 scale in front has kLayout = kBlocks and
 //   D16, kBlockBytes, kOffset; kMinima, kSubs if an f16 that is added to every weight follows the scale, else 0;

@@ -173,6 +173,12 @@ bool may_matter(const GgufFile& file, string_view rest, const GgufValue& value) 
 
 }  // namespace
 
+Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t high, uint32_t& out, Getter get) {
+  WEIR_TRY((file.*get)(key, out));
+  if (out < low || out > high) return fail(WEIR_ERR_FORMAT, "%s: %u is not in %u..%u", key.text, out, low, high);
+  return {};
+}
+
 Status refuse_unread_keys(const GgufFile& file, const Architecture& arch) {
   for (const Unread& entry : kUnread) {
     if (is_read(entry.key, arch)) continue;

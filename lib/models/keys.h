@@ -29,6 +29,15 @@ inline Key known_as(const GgufFile& file, std::string_view prefix, const char* n
   return file.find(key) == nullptr && file.find(other) != nullptr ? other : key;
 }
 
+using Getter = Status (GgufFile::*)(std::string_view key, uint32_t& out) const;
+
+// A number in low..high; WEIR_ERR_FORMAT naming the key.
+Status get_ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t high, uint32_t& out,
+                  Getter get = &GgufFile::get_u32);
+
+// Far above every published model, low enough that sizes computed from it stay well inside 64 bits.
+inline constexpr uint32_t kMaxWidth = 1u << 20;
+
 // WEIR_ERR_UNSUPPORTED naming the first key that changes what a model computes, has a value that does so, and is not
 // read for this architecture.
 Status refuse_unread_keys(const GgufFile& file, const Architecture& arch);

@@ -179,6 +179,7 @@ class Model {
  private:
   Status read(bool vocab_only, OpenProgress& progress);
   Status read_config(std::string_view arch);
+  Status read_heads(Status (GgufFile::*of_layers)(std::string_view key, uint32_t& out) const);
   Status read_rope();
   Status read_windows();
   Status read_window_pattern();
@@ -187,17 +188,17 @@ class Model {
   Status read_temperature();
   Status read_soft_caps();
   Status read_next_blocks();
-  Status read_experts();
-  Status read_layer_kinds();  // this and the next four: recurrent.cpp
+  Status read_experts();  // this and the next three: mixture.cpp
+  Status read_mixture();
+  Status read_plain_shared_expert();
+  Status read_route();
+  Status read_layer_kinds();  // this and the next six: recurrent.cpp
   Status read_kinds_by_interval();
   Status read_kinds_by_heads();
   Status read_recurrent();
   Status read_delta_net();
   Status read_mamba2();
   Status read_short_conv();
-  Status read_mixture();
-  Status read_plain_shared_expert();
-  Status read_route();
   Status read_weights();
   Status read_fingerprint(OpenProgress& progress);
   Status read_description(OpenProgress& progress);

@@ -10,12 +10,6 @@ namespace {
 constexpr uint32_t kMinTaps = 2;           // one tap convolves nothing, and a layer of it alone would have no state
 constexpr uint32_t kMaxStateHeads = 1024;  // with the largest heads, no size below overflows
 
-Status ranged(const GgufFile& file, const Key& key, uint32_t low, uint32_t high, uint32_t& out) {
-  WEIR_TRY(file.get_u32(key, out));
-  if (out >= low && out <= high) return {};
-  return fail(WEIR_ERR_FORMAT, "%s: %u is not in %u..%u", key.text, out, low, high);
-}
-
 }  // namespace
 
 // Attention in every layer, unless the architecture has others.
@@ -52,7 +46,7 @@ Status Model::read_kinds_by_interval() {
     return {};
   }
   uint32_t interval = 0;
-  WEIR_TRY(ranged(file_, every, 1, c.n_layers, interval));
+  WEIR_TRY(get_ranged(file_, every, 1, c.n_layers, interval));
   for (uint32_t i = 0; i < c.n_layers; ++i) {
     if ((i + 1) % interval != 0) kinds_[i].mixer = c.arch->recurrent;
   }
@@ -106,15 +100,15 @@ Status Model::read_delta_net() {
   RecurrentShape& r = config_.recurrent;
   const char* prefix = config_.arch->name;
   const Key groups(prefix, "ssm.group_count"), heads(prefix, "ssm.time_step_rank"), inner(prefix, "ssm.inner_size");
-  WEIR_TRY(ranged(file_, Key(prefix, "ssm.conv_kernel"), kMinTaps, kMaxTaps, r.n_taps));
-  WEIR_TRY(ranged(file_, Key(prefix, "ssm.state_size"), 1, kMaxKeyDim, r.key_dim));
-  WEIR_TRY(ranged(file_, groups, 1, kMaxStateHeads, r.n_key_heads));
-  WEIR_TRY(ranged(file_, heads, 1, kMaxStateHeads, r.n_heads));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "ssm.conv_kernel"), kMinTaps, kMaxTaps, r.n_taps));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "ssm.state_size"), 1, kMaxKeyDim, r.key_dim));
+  WEIR_TRY(get_ranged(file_, groups, 1, kMaxStateHeads, r.n_key_heads));
+  WEIR_TRY(get_ranged(file_, heads, 1, kMaxStateHeads, r.n_heads));
   if (r.n_heads % r.n_key_heads != 0)
     return fail(WEIR_ERR_FORMAT, "%s: %u does not divide the %u heads of %s", groups.text, r.n_key_heads, r.n_heads,
                 heads.text);
   r.value_dim = r.key_dim;
-  WEIR_TRY(ranged(file_, inner, 1, UINT32_MAX, r.width));
+  WEIR_TRY(get_ranged(file_, inner, 1, UINT32_MAX, r.width));
   if (r.width != r.n_heads * r.value_dim)
     return fail(WEIR_ERR_FORMAT, "%s: %u is not %s times the %u heads of %s", inner.text, r.width, "ssm.state_size",
                 r.n_heads, heads.text);
@@ -127,11 +121,11 @@ Status Model::read_mamba2() {
   RecurrentShape& r = config_.recurrent;
   const char* prefix = config_.arch->name;
   const Key groups(prefix, "ssm.group_count"), heads(prefix, "ssm.time_step_rank"), inner(prefix, "ssm.inner_size");
-  WEIR_TRY(ranged(file_, Key(prefix, "ssm.conv_kernel"), kMinTaps, kMaxTaps, r.n_taps));
-  WEIR_TRY(ranged(file_, Key(prefix, "ssm.state_size"), 1, kMaxKeyDim, r.key_dim));
-  WEIR_TRY(ranged(file_, groups, 1, kMaxStateHeads, r.n_key_heads));
-  WEIR_TRY(ranged(file_, heads, 1, kMaxStateHeads, r.n_heads));
-  WEIR_TRY(ranged(file_, inner, 1, kMaxStateHeads * kMaxValueDim, r.width));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "ssm.conv_kernel"), kMinTaps, kMaxTaps, r.n_taps));
+  WEIR_TRY(get_ranged(file_, Key(prefix, "ssm.state_size"), 1, kMaxKeyDim, r.key_dim));
+  WEIR_TRY(get_ranged(file_, groups, 1, kMaxStateHeads, r.n_key_heads));
+  WEIR_TRY(get_ranged(file_, heads, 1, kMaxStateHeads, r.n_heads));
+  WEIR_TRY(get_ranged(file_, inner, 1, kMaxStateHeads * kMaxValueDim, r.width));
   if (r.n_heads % r.n_key_heads != 0)
     return fail(WEIR_ERR_FORMAT, "%s: %u does not divide the %u heads of %s", groups.text, r.n_key_heads, r.n_heads,
                 heads.text);
@@ -146,7 +140,7 @@ Status Model::read_mamba2() {
 
 Status Model::read_short_conv() {
   RecurrentShape& r = config_.recurrent;
-  WEIR_TRY(ranged(file_, Key(config_.arch->name, "shortconv.l_cache"), kMinTaps, kMaxTaps, r.n_taps));
+  WEIR_TRY(get_ranged(file_, Key(config_.arch->name, "shortconv.l_cache"), kMinTaps, kMaxTaps, r.n_taps));
   r.n_channels = r.width = config_.d_model;
   r.in_width = 3 * config_.d_model;
   return {};

@@ -1,5 +1,6 @@
 // api: sessions of a model whose layers have a recurrent state: how a prompt is cut into chunks, going back, forks,
 // saved sessions, cancels and failed steps, turns of a conversation, and what all of that costs in tokens read again.
+// Longer than 600 lines because all of them compare with the same conversations, made by the same helpers.
 #include <unistd.h>
 
 #include <cmath>

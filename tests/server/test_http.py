@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-# weir serve over HTTP, with Python's standard library alone: addresses, every field of a request, errors and their
-# fields, sessions, plans and settings, events, saved conversations.
+# weir serve over HTTP, with Python's standard library: addresses, fields of requests and errors, sessions, events.
 import json
 import os
 import shutil
