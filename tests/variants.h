@@ -18,18 +18,27 @@ inline bool every_variant() {
   return asked == nullptr || std::strcmp(asked, "some") != 0;
 }
 
+// Types that decode by grids. They differ in their grids and in where signs and scales lie; the kernels are long, and
+// the driver takes longest for them.
+inline bool has_grid(WeightType type) {
+  return type == WeightType::kIQ2_XXS || type == WeightType::kIQ2_XS || type == WeightType::kIQ2_S ||
+         type == WeightType::kIQ3_XXS || type == WeightType::kIQ3_S;
+}
+
 // Whether products of this weight type are tested with so many rows of x. Three types, without blocks, with small and
 // with large ones, are tested with all numbers. How a type is decoded does not depend on the number, so that of the
-// others single rows, two of a pass, and the smallest tile are enough.
+// others single rows, two of a pass, and the smallest tile are enough, and of grids but one single rows.
 inline bool is_variant_of(WeightType type, uint32_t n_tok) {
   if (every_variant() || type == WeightType::kF32 || type == WeightType::kQ8_0 || type == WeightType::kQ4_K)
     return true;
+  if (has_grid(type) && type != WeightType::kIQ3_S) return n_tok == 1;
   return n_tok <= 2 || (n_tok > 8 && n_tok <= 16);
 }
 
 // Whether a kernel that decodes weights as matmul's do, which are tested with every type, is tested with this one: with
-// the three above, and with every other of the list, the even or the odd ones.
+// the three above, and with every other of the list, the even or the odd ones; of grids with one.
 inline bool is_type_tested(WeightType type, bool is_odd) {
+  if (has_grid(type) && !every_variant()) return type == WeightType::kIQ3_S;
   return is_variant_of(type, 64) || static_cast<uint32_t>(type) % 2 == (is_odd ? 1u : 0u);
 }
 

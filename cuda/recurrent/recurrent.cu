@@ -57,7 +57,8 @@ Status check_sizes(const char* op, uint32_t key_dim, uint32_t value_dim, uint32_
 template <bool kDelta>
 Status step(OpContext& cx, const RecurrentArgs& a) {
   const auto kernel = a.conv.n_taps == 4 ? step_kernel<kDelta, 4> : step_kernel<kDelta, 0>;
-  return launch("step of a recurrent layer", kernel, dim3(a.n_heads), dim3(kStepThreads), 0, stream_of(cx), true, a);
+  return launch("step of a recurrent layer", kernel, dim3(a.n_heads), dim3(kStepThreads), 0, stream_of(cx),
+                !a.state.forked, a);
 }
 
 template <bool kDelta, uint32_t kTaps>
@@ -122,12 +123,12 @@ Status short_conv(OpContext& cx, const ShortConvArgs& a) {
                       : a.conv.n_taps == 4 ? short_conv_kernel<4>
                                            : short_conv_kernel<0>;
   const dim3 grid((a.conv.n_channels + kThreads - 1) / kThreads, (a.n_tok + kShortConvTokens - 1) / kShortConvTokens);
-  return launch("short_conv", kernel, grid, dim3(kThreads), 0, stream_of(cx), true, a);
+  return launch("short_conv", kernel, grid, dim3(kThreads), 0, stream_of(cx), !a.state.forked, a);
 }
 
 Status head_gate(OpContext& cx, const HeadGateArgs& a) {
   return launch("head_gate", head_gate_kernel, dim3(a.n_tok, a.n_heads), dim3(a.head_dim < 128 ? 64 : 128), 0,
-                stream_of(cx), true, a);
+                stream_of(cx), !a.forked, a);
 }
 
 }  // namespace weir::cuda

@@ -94,9 +94,9 @@ typedef struct weir_session_options {
                                                goes back to a snapshot, and reads again from there. 0 (default): four.
                                                Not read for models that have attention in every layer. @since 1.1 */
     uint32_t snapshot_tokens;             /**< There is a snapshot at every multiple of so many tokens, 16 or more, and
-                                               where prompts begin and end, as many as have room. Those of the last
-                                               prompt stay however long the answer is. 0 (default): 1,024.
-                                               @since 1.1 */
+                                               where prompts begin and end, as many as have room, at most 1,024. Those
+                                               of the last prompt stay however long the answer is. With room for one,
+                                               that of its end does. 0 (default): 1,024. @since 1.1 */
     uint32_t reserved_snapshots;          /**< 0. @since 1.1 */
 } weir_session_options;
 
@@ -164,7 +164,8 @@ typedef struct weir_plan_info {
     uint64_t snapshot_bytes;     /**< Host memory of n_snapshots copies of that state. @since 1.1 */
     uint32_t n_snapshots;        /**< How many places of the conversation are kept to go back to, besides its
                                       beginning. 0 where every layer has attention. @since 1.1 */
-    uint32_t snapshot_tokens;    /**< weir_session_options.snapshot_tokens, or its default. @since 1.1 */
+    uint32_t snapshot_tokens;    /**< weir_session_options.snapshot_tokens, or its default. 0 where every layer has
+                                      attention. @since 1.1 */
 } weir_plan_info;
 
 /** Static initialiser of weir_plan_info. */
@@ -656,8 +657,9 @@ enum weir_rewind_flag_bits {
  *  Recurrent layers cannot forget single tokens: they go back to the last snapshot (snapshot_tokens of the options) at
  *  or before @p n_tokens, and the tokens from there on are read again as a prompt, which takes its time. There is a
  *  snapshot where the last prompt began and where it ended, and at multiples of snapshot_tokens as far as they have
- *  room. weir_session_cancel ends that reading at the snapshot. The bits are those of a session that read the same
- *  tokens in the same pieces from the snapshot on.
+ *  room. A cancel that is pending, or comes meanwhile, ends that reading at the snapshot. The bits are those of a
+ *  session that read the same tokens in the same pieces from the snapshot on; pages of an answer count as a prompt's
+ *  then.
  *
  *  With WEIR_REWIND_LOSSY lost pages are missing and steps do not attend them, as after an eviction. If the page with
  *  the last token is lost in any stream, its tokens, at most 15, are read again as decode steps over the pages that are
@@ -674,8 +676,11 @@ enum weir_rewind_flag_bits {
  *                                (weir_session_tokens), and not those before n_tokens. Nothing changed
  *          WEIR_ERR_IO           the spill file failed in the middle: the conversation ends at an earlier page, as
  *                                n_tokens of the stats tells, or lacks a page as with WEIR_REWIND_LOSSY
- *          WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again;
- *                                n_tokens of the stats tells how many are there
+ *          WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again; or,
+ *                                with recurrent layers, the reading was cancelled; n_tokens of the stats tells how many
+ *                                are there
+ *          WEIR_ERR_BUDGET       with recurrent layers: the tokens to be read again are a longer prompt than the policy
+ *                                or pinned pages leave room for; n_tokens of the stats tells how many are there
  *          WEIR_ERR_BUSY         another thread is inside the session; nothing changed
  *          WEIR_ERR_DEVICE_LOST  the device failed; destroy the session
  *  @threads one thread at a time

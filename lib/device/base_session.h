@@ -122,7 +122,7 @@ class BaseSession : public DeviceSession {
   static Status wait_and_answer(const SessionGroup& group);
 
   Status enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches);
-  Status enqueue_mix(const Layer& layer, uint32_t n_tok);
+  Status enqueue_mix(const Layer& layer, uint32_t n_tok, bool forked);
   Status enqueue_experts(uint32_t layer, const Stage& stage, bool overlap);
   Status enqueue_post_norm(const SessionGroup& group, const Stage& stage);
   template <class Column>

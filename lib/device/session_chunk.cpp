@@ -68,7 +68,7 @@ class BaseSession::ChunkWalk final : public LayerWalk {
     return fail(WEIR_ERR_CANCELLED, "cancelled in layer %u", layer);
   }
   Status attend(uint32_t layer) override { return s_.chunk_attention(chunk_, layer); }
-  Status mix(const Layer& layer) override { return s_.enqueue_mix(layer, chunk_.n_tok); }
+  Status mix(const Layer& layer) override { return s_.enqueue_mix(layer, chunk_.n_tok, false); }
   Status compute(const StageAt& at) override {
     return compute_rows({s_.ops_, s_.a_.cx, s_.a_.b, *s_.a_.config, chunk_.n_tok}, at);
   }

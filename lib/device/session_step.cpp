@@ -292,7 +292,8 @@ class BaseSession::StepWalk final : public LayerWalk {
 
   Status mix(const Layer& layer) override {
     if (!records(kPartOther)) return {};
-    return s_.enqueue_each(group_, [&](BaseSession& session, bool) { return session.enqueue_mix(layer, 1); });
+    return s_.enqueue_each(group_,
+                           [&](BaseSession& session, bool) { return session.enqueue_mix(layer, 1, group_.n > 1); });
   }
 
   Status compute(const StageAt& at) override {
@@ -307,7 +308,7 @@ class BaseSession::StepWalk final : public LayerWalk {
       case Stage::Kind::kHeadGate:
         if (!records(kPartOther)) return {};
         return s_.enqueue_each(group_, [&](BaseSession& session, bool) {
-          return compute_rows({session.ops_, session.a_.cx, session.a_.b, *session.a_.config, 1}, at);
+          return compute_rows({session.ops_, session.a_.cx, session.a_.b, *session.a_.config, 1, group_.n > 1}, at);
         });
       case Stage::Kind::kProject:
       case Stage::Kind::kGlu:
@@ -328,9 +329,10 @@ class BaseSession::StepWalk final : public LayerWalk {
   const SessionGroup& group_;
 };
 
-Status BaseSession::enqueue_mix(const Layer& layer, uint32_t n_tok) {
-  return mix_rows({ops_, a_.cx, a_.b, *a_.config, n_tok}, layer, 0, n_tok,
-                  a_.recurrent->layer(layer.kind.number, &a_.device.state->recurrent));
+Status BaseSession::enqueue_mix(const Layer& layer, uint32_t n_tok, bool forked) {
+  LayerState state = a_.recurrent->layer(layer.kind.number, &a_.device.state->recurrent);
+  state.forked = forked;
+  return mix_rows({ops_, a_.cx, a_.b, *a_.config, n_tok}, layer, 0, n_tok, state);
 }
 
 // Sessions that step together each read the experts that they chose.

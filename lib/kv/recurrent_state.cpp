@@ -42,9 +42,11 @@ Status RecurrentState::copy_in(float* state, const float* host, uint64_t n) cons
 
 void RecurrentState::reset() {
   if (!is_on()) return;
-  go_to(0);
+  for (uint32_t i = 0; i < 2; ++i) {  // both copies
+    go_to(0);
+    current_ ^= 1;
+  }
   give_up_prompt();
-  if (memory_ == nullptr && !shape_.elsewhere) std::fill_n(state_, 2 * elements(), 0.0f);
   for (uint32_t i = 0; i < shape_.n_snapshots; ++i) {
     Snapshot& s = snapshots_[i];
     s.n_tokens = 0;

@@ -55,6 +55,11 @@ class RecurrentState final : public Part {
   // The state of the recurrent layer with this number. `current` as a device sees it; null: in host memory.
   LayerState layer(uint32_t number, const uint32_t* current = nullptr) const;
   uint32_t current() const { return current_; }
+  // After steps that nobody sealed, in measurements.
+  void take(uint32_t n_tokens, uint32_t current) {
+    n_tokens_ = n_tokens;
+    current_ = current;
+  }
   float* memory() const { return state_; }
 
   // Where the conversation can go back to if it is to have n_tokens: the same or fewer.

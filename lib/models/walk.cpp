@@ -67,8 +67,8 @@ Status compute_rows(const RowPass& pass, const StageAt& at) {
     case Stage::Kind::kExperts:
       return pass.ops.experts(pass.cx, experts_args(at.layer, stage, x, pass.n_tok, pass.b.x));
     case Stage::Kind::kHeadGate:
-      return pass.ops.head_gate(
-          pass.cx, {row, pass.b.q_gate, pass.n_tok, pass.config.n_heads, pass.config.head_dim, stage.x == Row::kO});
+      return pass.ops.head_gate(pass.cx, {row, pass.b.q_gate, pass.n_tok, pass.config.n_heads, pass.config.head_dim,
+                                          stage.x == Row::kO, pass.forked});
     case Stage::Kind::kAttend:
     case Stage::Kind::kMix:
     case Stage::Kind::kNorm:

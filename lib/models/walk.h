@@ -48,6 +48,7 @@ struct RowPass {
   const StepBuffers& b;
   const ModelConfig& config;
   uint32_t n_tok;
+  bool forked = false;  // LayerState::forked
 };
 
 // A stage that is not attention, over all rows.

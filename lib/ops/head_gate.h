@@ -14,6 +14,7 @@ struct HeadGateArgs {
   const float* qg;  // [n_tok, n_heads, 2, head_dim]
   uint32_t n_tok, n_heads, head_dim;
   bool apply;
+  bool forked = false;  // as LayerState's
 };
 
 }  // namespace weir

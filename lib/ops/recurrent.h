@@ -27,6 +27,7 @@ struct LayerState {
   float* rows[2] = {};                // [n_taps - 1, n_channels] the latest inputs of the convolution, the oldest first
   float* sums[2] = {};                // [n_heads, key_dim, value_dim]; null: the layer has only a convolution
   const uint32_t* current = nullptr;  // which of the two, 0 or 1; read when the op runs
+  bool forked = false;  // a device's queue forks right before the op: it begins when all before it has ended
 
   const float* rows_before() const { return rows[*current]; }
   float* rows_after() const { return rows[*current ^ 1]; }

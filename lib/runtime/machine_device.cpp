@@ -295,6 +295,7 @@ Status DeviceMachine::trace_step() {
   {
     const PageTables::Change taken_back = w_.tables.change();
     (void)w_.copies.cut(n_tokens - 1, false);
+    end_at_snapshot(w_.parts, w_.copies, *taken_back);
     w_.parts.list.roll_back(kv().n_tokens());
   }
   end_failed_prompt();
@@ -475,7 +476,9 @@ Status DeviceMachine::profile(weir_token token, double* seconds) {
   forget_logits();  // the timed parts overwrote them
   w_.has_logits = false;
   WEIR_TRY(status);
-  return fetch_tables();
+  WEIR_TRY(fetch_tables());
+  w_.parts.recurrent.take(kv().n_tokens(), staging_.state->recurrent);
+  return {};
 }
 
 }  // namespace weir

@@ -90,7 +90,7 @@ class Session::Prompt {
     bool came = true;
     if (has_them && has_windows && s_.remembered_.list.can_cut(before_, false).ok()) {
       came = s_.copies_.cut(before_, false);  // as without copies
-      Rewinding::meet_state(s_, kv);
+      end_at_snapshot(s_.remembered_, s_.copies_, kv);
       s_.remembered_.list.roll_back(kv.n_tokens());
     }
     const bool lacks_page = !came && kv.n_tokens() <= before_;

@@ -50,7 +50,7 @@ Status Session::Rewinding::cut_to(Session& s, uint32_t n_tokens) {
   const PageTables::Change cutting = s.tables_.change();
   const uint32_t before = s.kv_.n_tokens();
   if (s.copies_.cut(n_tokens, true)) return {};
-  if (s.kv_.n_tokens() != before) meet_state(s, *cutting);
+  if (s.kv_.n_tokens() != before) end_at_snapshot(s.remembered_, s.copies_, *cutting);
   if (s.kv_.n_tokens() == before)
     return fail(WEIR_ERR_NOT_FOUND, "a rewind to %u tokens: a page that they need is damaged", n_tokens);
   return fail_to_read(s, n_tokens);
@@ -69,14 +69,6 @@ void Session::restart_text() {
   const std::span<const weir_token> held = record_.view(n);
   sampler_.set_recent(held.data(), static_cast<uint32_t>(held.size()));
   detokenizer_.reset(&tokenizer, false, held.empty() || tokenizer.starts_text_after(held.back()));
-}
-
-void Session::Rewinding::meet_state(Session& s, KvCache& kv) {
-  const RecurrentState& state = s.remembered_.recurrent;
-  for (uint32_t at = state.nearest(kv.n_tokens()); at < kv.n_tokens(); at = state.nearest(kv.n_tokens())) {
-    if (s.record_.goes_on_after(at)) (void)s.copies_.cut(at, true);
-    if (kv.n_tokens() > at) kv.truncate(0);
-  }
 }
 
 // What belonged to the tokens that are gone.
@@ -116,10 +108,10 @@ Status Session::Rewinding::rewind_to(Session& s, uint32_t n_tokens, uint32_t fla
   }
   const bool lossy = (flags & WEIR_REWIND_LOSSY) != 0;
   look_at_losses(s);
-  uint32_t n_kept = 0;
-  WEIR_TRY(find_lost(s, n_tokens, lossy, n_kept));
-  // Recurrent layers go back to a snapshot.
+  // Recurrent layers go back to a snapshot, and what is behind it is read again.
   const RecurrentState& state = s.remembered_.recurrent;
+  uint32_t n_kept = 0;
+  WEIR_TRY(find_lost(s, state.nearest(n_tokens), lossy, n_kept));
   for (uint32_t at = state.nearest(n_kept); at < n_kept; at = state.nearest(n_kept)) {
     WEIR_TRY(find_lost(s, at, lossy, n_kept));
   }
@@ -134,7 +126,7 @@ Status Session::Rewinding::rewind_to(Session& s, uint32_t n_tokens, uint32_t fla
   // A copy that proved to be damaged is lost now. Without the page that was cut, others may prove to be.
   while (!cut.ok() && lossy && s.kv_.n_tokens() > n_kept) cut = cut_to(s, n_kept - n_kept % kPageTokens);
   if (!cut.ok() && s.kv_.n_tokens() > n_kept) return cut;  // nothing has changed
-  meet_state(s, *s.tables_.change());
+  end_at_snapshot(s.remembered_, s.copies_, *s.tables_.change());
   const bool can_read = s.record_.holds(s.kv_.n_tokens(), n_tokens);
   s.record_.cut(can_read ? n_tokens : s.kv_.n_tokens());
   const bool reads_again = s.kv_.n_tokens() < n_tokens;

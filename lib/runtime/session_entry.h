@@ -83,9 +83,6 @@ struct Session::Reading {
 struct Session::Rewinding {
   // Goes back to the first n_tokens. flags: WEIR_REWIND_*.
   static Status rewind_to(Session& s, uint32_t n_tokens, uint32_t flags);
-  // After pages could not be read, fewer tokens may be left than the state of recurrent layers has: then the
-  // conversation ends at a snapshot.
-  static void meet_state(Session& s, KvCache& kv);
   // What the store has lost since somebody looked.
   static void look_at_losses(Session& s);
   // Checks that going back is possible. n_kept: how many of the n_tokens can stay as they are; if a lossy rewind cuts a

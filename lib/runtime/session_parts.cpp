@@ -24,6 +24,15 @@ void SessionParts::set_up(const SessionSetup& setup, KvCache& kv, const Own& own
   for (Part* part : more) list.add(*part);
 }
 
+void end_at_snapshot(SessionParts& parts, PageCopies& copies, KvCache& kv) {
+  const RecurrentState& state = parts.recurrent;
+  for (uint32_t at = state.nearest(kv.n_tokens()); at < kv.n_tokens(); at = state.nearest(kv.n_tokens())) {
+    if (parts.record.goes_on_after(at)) (void)copies.cut(at, true);
+    if (kv.n_tokens() > at) (void)copies.cut(0, true);
+    if (kv.n_tokens() > at) kv.truncate(0);
+  }
+}
+
 // --- logits --------------------------------------------------------------------------------------------------------
 
 void LogitsPart::reset() {

@@ -11,6 +11,7 @@
 
 namespace weir {
 
+class PageCopies;
 class Session;
 struct SessionSetup;
 
@@ -71,6 +72,11 @@ struct DeviceTables {
   LeftSums left;
   RecurrentState recurrent;
 };
+
+struct SessionParts;
+// After pages could not be read, fewer tokens may be left than the state of recurrent layers has: then the conversation
+// ends at a snapshot.
+void end_at_snapshot(SessionParts& parts, PageCopies& copies, KvCache& kv);
 
 // The list, and the parts of it that need nothing of a session but its setup.
 struct SessionParts {

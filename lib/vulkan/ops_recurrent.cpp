@@ -140,6 +140,8 @@ Status mamba2(OpContext&, const Mamba2Args& a) {
 
 Status short_conv(OpContext&, const ShortConvArgs& a) {
   const uint64_t n = a.conv.n_channels, row_bytes = float_bytes(uint64_t{a.conv.n_taps - 1} * n);
+  if (a.n_tok * 3 * n > UINT32_MAX)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: short_conv of %u tokens and %u channels", a.n_tok, a.conv.n_channels);
   Touches t;
   const ShortConvPush push = {.y = t.writes(a.y, float_bytes(a.n_tok * n)),
                               .x = t.reads(a.x, float_bytes(a.n_tok * 3 * n)),

@@ -136,15 +136,15 @@ struct Bounds {
   double whole, by_token;  // by how the prompt is given
 };
 
-// On a slow device llama's are compared under all policies, and of every other architecture dense and one of the other
-// policies by turns, or, with attention on the host, quest.
+// On a slow device llama's are compared under all policies, and every other architecture under one of them by turns,
+// or, with attention on the host, under quest.
 bool is_compared(const std::string& name, uint32_t flags) {
   if (weir::test::every_variant() || name.starts_with("llama_")) return true;
   const std::string policy = golden_name(name).what;
   if (flags != 0) return policy == "quest";
   size_t turn = 0;
   while (turn < std::size(kArchitectures) && !name.starts_with(std::string(kArchitectures[turn]) + "_")) ++turn;
-  return policy == kPolicies[0] || policy == kPolicies[1 + turn % 3];
+  return policy == kPolicies[turn % std::size(kPolicies)];
 }
 
 // With attention on the host there are no recurrent layers on a device.

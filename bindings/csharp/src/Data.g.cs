@@ -872,8 +872,8 @@ namespace Weir
         /// there. 0 (default): four. Not read for models that have attention in every layer.</summary>
         public ulong SnapshotBudgetBytes { get; set; }
         /// <summary>There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and
-        /// end, as many as have room. Those of the last prompt stay however long the answer is. 0 (default):
-        /// 1,024.</summary>
+        /// end, as many as have room, at most 1,024. Those of the last prompt stay however long the answer is. With
+        /// room for one, that of its end does. 0 (default): 1,024.</summary>
         public uint SnapshotTokens { get; set; }
 
         internal Native.weir_session_options* ToNative(Arena a)
@@ -989,7 +989,7 @@ namespace Weir
         /// <summary>How many places of the conversation are kept to go back to, besides its beginning. 0 where every
         /// layer has attention.</summary>
         public uint SnapshotCount { get; }
-        /// <summary>weir_session_options.snapshot_tokens, or its default.</summary>
+        /// <summary>weir_session_options.snapshot_tokens, or its default. 0 where every layer has attention.</summary>
         public uint SnapshotTokens { get; }
 
         internal Plan(Native.weir_plan_info* s)

@@ -744,7 +744,7 @@ class Plan(NamedTuple):
     #: How many places of the conversation are kept to go back to, besides its beginning. 0 where every layer has
     #: attention.
     n_snapshots: int
-    #: weir_session_options.snapshot_tokens, or its default.
+    #: weir_session_options.snapshot_tokens, or its default. 0 where every layer has attention.
     snapshot_tokens: int
 
 
@@ -1180,7 +1180,8 @@ class SessionOptions:
     #: for models that have attention in every layer.
     snapshot_budget_bytes: int = 0
     #: There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
-    #: have room. Those of the last prompt stay however long the answer is. 0 (default): 1,024.
+    #: have room, at most 1,024. Those of the last prompt stay however long the answer is. With room for one, that of
+    #: its end does. 0 (default): 1,024.
     snapshot_tokens: int = 0
 
     def to_native(self) -> weir_session_options:

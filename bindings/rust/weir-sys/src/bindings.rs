@@ -805,7 +805,8 @@ structures! {
         /// from there. 0 (default): four. Not read for models that have attention in every layer. Since 1.1.
         snapshot_budget_bytes: u64,
         /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as
-        /// many as have room. Those of the last prompt stay however long the answer is. 0 (default): 1,024. Since 1.1.
+        /// many as have room, at most 1,024. Those of the last prompt stay however long the answer is. With room for
+        /// one, that of its end does. 0 (default): 1,024. Since 1.1.
         snapshot_tokens: u32,
         /// 0. Since 1.1.
         reserved_snapshots: u32,
@@ -896,7 +897,7 @@ structures! {
         /// How many places of the conversation are kept to go back to, besides its beginning. 0 where every layer has
         /// attention. Since 1.1.
         n_snapshots: u32,
-        /// `weir_session_options.snapshot_tokens`, or its default. Since 1.1.
+        /// `weir_session_options.snapshot_tokens`, or its default. 0 where every layer has attention. Since 1.1.
         snapshot_tokens: u32,
     }
 
@@ -2619,8 +2620,9 @@ functions! {
     /// Recurrent layers cannot forget single tokens: they go back to the last snapshot (`snapshot_tokens` of the
     /// options) at or before `n_tokens`, and the tokens from there on are read again as a prompt, which takes its time.
     /// There is a snapshot where the last prompt began and where it ended, and at multiples of `snapshot_tokens` as far
-    /// as they have room. [`weir_session_cancel`] ends that reading at the snapshot. The bits are those of a session
-    /// that read the same tokens in the same pieces from the snapshot on.
+    /// as they have room. A cancel that is pending, or comes meanwhile, ends that reading at the snapshot. The bits are
+    /// those of a session that read the same tokens in the same pieces from the snapshot on; pages of an answer count
+    /// as a prompt's then.
     ///
     /// With [`WEIR_REWIND_LOSSY`] lost pages are missing and steps do not attend them, as after an eviction. If the
     /// page with the last token is lost in any stream, its tokens, at most 15, are read again as decode steps over the
@@ -2643,8 +2645,11 @@ functions! {
     ///                       (weir_session_tokens), and not those before n_tokens. Nothing changed
     /// WEIR_ERR_IO           the spill file failed in the middle: the conversation ends at an earlier page, as
     ///                       n_tokens of the stats tells, or lacks a page as with WEIR_REWIND_LOSSY
-    /// WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again;
-    ///                       n_tokens of the stats tells how many are there
+    /// WEIR_ERR_CANCELLED    with WEIR_REWIND_LOSSY: the trace callback refused a step that reads tokens again; or,
+    ///                       with recurrent layers, the reading was cancelled; n_tokens of the stats tells how many
+    ///                       are there
+    /// WEIR_ERR_BUDGET       with recurrent layers: the tokens to be read again are a longer prompt than the policy
+    ///                       or pinned pages leave room for; n_tokens of the stats tells how many are there
     /// WEIR_ERR_BUSY         another thread is inside the session; nothing changed
     /// WEIR_ERR_DEVICE_LOST  the device failed; destroy the session
     /// ```

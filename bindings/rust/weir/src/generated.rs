@@ -400,7 +400,8 @@ impl SessionOptions {
         self
     }
     /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
-    /// have room. Those of the last prompt stay however long the answer is. 0 (default): 1,024.
+    /// have room, at most 1,024. Those of the last prompt stay however long the answer is. With room for one, that of
+    /// its end does. 0 (default): 1,024.
     pub fn snapshot_tokens(mut self, snapshot_tokens: u32) -> Self {
         self.raw.snapshot_tokens = snapshot_tokens;
         self

@@ -933,7 +933,8 @@ public struct SessionOptions: Options, Sendable {
     /// there. 0 (default): four. Not read for models that have attention in every layer. Since 1.1.
     public var snapshotBudgetBytes: Int
     /// There is a snapshot at every multiple of so many tokens, 16 or more, and where prompts begin and end, as many as
-    /// have room. Those of the last prompt stay however long the answer is. 0 (default): 1,024. Since 1.1.
+    /// have room, at most 1,024. Those of the last prompt stay however long the answer is. With room for one, that of
+    /// its end does. 0 (default): 1,024. Since 1.1.
     public var snapshotTokens: Int
     /// All defaults but for what is given.
     public init(flags: SessionFlags = [], device: Device = .auto, contextTokens: Int = 0, batchTokens: Int = 0,
@@ -1089,7 +1090,7 @@ public struct Plan: Sendable {
     /// How many places of the conversation are kept to go back to, besides its beginning. 0 where every layer has
     /// attention. Since 1.1.
     public let nSnapshots: Int
-    /// `weir_session_options.snapshot_tokens`, or its default. Since 1.1.
+    /// `weir_session_options.snapshot_tokens`, or its default. 0 where every layer has attention. Since 1.1.
     public let snapshotTokens: Int
     init(_ raw: weir_plan_info) {
         contextTokens = Int(raw.context_tokens)
