@@ -108,8 +108,8 @@ Status multiply(OpContext& cx, const Scratch& s, const MatmulPart& part, uint32_
 
 bool fits_gemv(const Weight& w, uint32_t n_tok) { return n_tok <= kMaxColumns && w.n_cols <= gemv_max_cols(w.type); }
 
-// The GEMM stores eight rows at once. Matrices of other numbers of rows take as many tokens at once as a GEMV does. They
-// are the gates of a few heads. A large one, such as Mamba-2's first matrix with an odd number of heads, is slow so.
+// The GEMM stores eight rows at once. Matrices of other numbers of rows take as many tokens at once as a GEMV does.
+// They are the gates of a few heads. A large one, such as Mamba-2's first matrix with an odd number of heads, is slow.
 bool takes_few(const Weight& w) { return w.n_rows % 8 != 0 && fits_gemv(w, 1); }
 
 // `by_gemv`: whether the op goes through the GEMV or the GEMM.
