@@ -89,7 +89,10 @@ Status step_end(OpContext&, const StepEndArgs& a) {
     if (!std::isnan(a.logits[i]) && (best < 0 || a.logits[i] > a.logits[best])) best = static_cast<int32_t>(i);
   }
   a.state->next_token = best;
-  if (a.commit && a.state->is_late == 0) ++a.state->n_tokens;
+  if (a.commit && a.state->is_late == 0) {
+    ++a.state->n_tokens;
+    a.state->recurrent ^= 1;
+  }
   a.state->pages_evicted_before = a.state->pages_evicted;
   *seen(a.mailbox) = *a.state;
   return {};

@@ -256,6 +256,7 @@ void step_end__finds_the_token_and_commits(void**) {
         check(step_end(end.args(vocab_size, commit)));
         want.next_token = argmax(logits);
         want.n_tokens += commit && !late ? 1 : 0;
+        want.recurrent ^= commit && !late ? 1 : 0;
         want.pages_evicted_before = want.pages_evicted;
         const StepState got = end.state.get()[0], seen = end.mailbox.get()[0];
         assert_int_equal(got.next_token, want.next_token);
