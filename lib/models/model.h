@@ -192,10 +192,11 @@ class Model {
   Status read_mixture();
   Status read_plain_shared_expert();
   Status read_route();
-  Status read_layer_kinds();  // this and the next six: recurrent.cpp
+  Status read_layer_kinds();  // this and the next seven: recurrent.cpp
   Status read_kinds_by_interval();
   Status read_kinds_by_heads();
   Status read_recurrent();
+  Status read_state_heads();
   Status read_delta_net();
   Status read_mamba2();
   Status read_short_conv();

@@ -96,28 +96,8 @@ Status Model::read_recurrent() {
   return {};
 }
 
-Status Model::read_delta_net() {
-  RecurrentShape& r = config_.recurrent;
-  const char* prefix = config_.arch->name;
-  const Key groups(prefix, "ssm.group_count"), heads(prefix, "ssm.time_step_rank"), inner(prefix, "ssm.inner_size");
-  WEIR_TRY(get_ranged(file_, Key(prefix, "ssm.conv_kernel"), kMinTaps, kMaxTaps, r.n_taps));
-  WEIR_TRY(get_ranged(file_, Key(prefix, "ssm.state_size"), 1, kMaxKeyDim, r.key_dim));
-  WEIR_TRY(get_ranged(file_, groups, 1, kMaxStateHeads, r.n_key_heads));
-  WEIR_TRY(get_ranged(file_, heads, 1, kMaxStateHeads, r.n_heads));
-  if (r.n_heads % r.n_key_heads != 0)
-    return fail(WEIR_ERR_FORMAT, "%s: %u does not divide the %u heads of %s", groups.text, r.n_key_heads, r.n_heads,
-                heads.text);
-  r.value_dim = r.key_dim;
-  WEIR_TRY(get_ranged(file_, inner, 1, UINT32_MAX, r.width));
-  if (r.width != r.n_heads * r.value_dim)
-    return fail(WEIR_ERR_FORMAT, "%s: %u is not %s times the %u heads of %s", inner.text, r.width, "ssm.state_size",
-                r.n_heads, heads.text);
-  r.n_channels = r.in_width = 2 * r.n_key_heads * r.key_dim + r.width;
-  r.gate_width = config_.arch->fused_gates ? 2 * r.n_heads : r.n_heads;
-  return {};
-}
-
-Status Model::read_mamba2() {
+// What delta nets and Mamba-2 have in common: the convolution, and the heads of their sums. `width` is of all heads.
+Status Model::read_state_heads() {
   RecurrentShape& r = config_.recurrent;
   const char* prefix = config_.arch->name;
   const Key groups(prefix, "ssm.group_count"), heads(prefix, "ssm.time_step_rank"), inner(prefix, "ssm.inner_size");
@@ -131,8 +111,25 @@ Status Model::read_mamba2() {
                 heads.text);
   r.value_dim = r.width / r.n_heads;
   if (r.width % r.n_heads != 0 || r.value_dim > kMaxValueDim)
-    return fail(WEIR_ERR_FORMAT, "%s: %u; %u heads of at most %u elements are needed", inner.text, r.width, r.n_heads,
-                kMaxValueDim);
+    return fail(WEIR_ERR_FORMAT, "%s: %u is not that of %u heads of at most %u elements", inner.text, r.width,
+                r.n_heads, kMaxValueDim);
+  return {};
+}
+
+Status Model::read_delta_net() {
+  WEIR_TRY(read_state_heads());
+  RecurrentShape& r = config_.recurrent;
+  if (r.value_dim != r.key_dim)
+    return fail(WEIR_ERR_FORMAT, "%s.ssm.inner_size: %u is not ssm.state_size, %u, times the %u heads",
+                config_.arch->name, r.width, r.key_dim, r.n_heads);
+  r.n_channels = r.in_width = 2 * r.n_key_heads * r.key_dim + r.width;
+  r.gate_width = config_.arch->fused_gates ? 2 * r.n_heads : r.n_heads;
+  return {};
+}
+
+Status Model::read_mamba2() {
+  WEIR_TRY(read_state_heads());
+  RecurrentShape& r = config_.recurrent;
   r.n_channels = r.width + 2 * r.n_key_heads * r.key_dim;
   r.in_width = r.width + r.n_channels + r.n_heads;
   return {};

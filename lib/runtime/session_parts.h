@@ -73,11 +73,6 @@ struct DeviceTables {
   RecurrentState recurrent;
 };
 
-struct SessionParts;
-// After pages could not be read, fewer tokens may be left than the state of recurrent layers has: then the conversation
-// ends at a snapshot.
-void end_at_snapshot(SessionParts& parts, PageCopies& copies, KvCache& kv);
-
 // The list, and the parts of it that need nothing of a session but its setup.
 struct SessionParts {
   TokenRecord record;
@@ -94,5 +89,9 @@ struct SessionParts {
   };
   void set_up(const SessionSetup& setup, KvCache& kv, const Own& own, std::span<Part* const> more);
 };
+
+// After pages could not be read, fewer tokens may be left than the state of recurrent layers has: then the conversation
+// ends at a snapshot.
+void end_at_snapshot(SessionParts& parts, PageCopies& copies, KvCache& kv);
 
 }  // namespace weir

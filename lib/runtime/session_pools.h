@@ -14,11 +14,10 @@ inline constexpr char kNeedLess[] =
     "; fewer context_tokens (--context), or a policy with fewer budget_tokens (--budget), need less";
 
 struct SessionPools {
-  Arena pages, digests, tables, recurrent, workspace,
-      sampler;      // all but the sampler are device memory in sessions on a device
-  Arena snapshots;  // on the host
-  Arena staging;    // host memory that a device copies from and to
-  Arena rows;       // device memory of a session whose attention is computed on the host
+  Arena pages, digests, tables, recurrent, workspace;  // device memory in sessions on a device
+  Arena sampler, snapshots;                            // on the host
+  Arena staging;                                       // host memory that a device copies from and to
+  Arena rows;  // device memory of a session whose attention is computed on the host
 };
 
 // Takes everything from the pools that steps and prompts compute with; over measuring arenas it only adds up sizes.

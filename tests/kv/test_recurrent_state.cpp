@@ -71,6 +71,7 @@ struct Session {
       state.set_memory(elsewhere, elsewhere.state.data());
     }
     state.reset();
+    for (const float value : elsewhere.state) assert_true(value == 0.0f);  // of both copies
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -48,7 +48,7 @@ const TypeRow kTypes[] = {
 };
 
 constexpr uint32_t kTokens[] = {1, 2, 3, 5, 8, 9, 16, 17, 33, 64};
-constexpr uint32_t kHeights[] = {1, 3, 37, 131, 136};  // the GPU's GEMM supports the last one only
+constexpr uint32_t kHeights[] = {1, 3, 37, 131, 136};  // the GPU's GEMM has the last one, its GEMV the others
 
 bool is_gpu(const Backend& backend) { return backend.device == WEIR_DEVICE_CUDA; }
 // The GPU multiplies up to eight tokens as it does single ones.
