@@ -156,12 +156,14 @@ class StepByStep {
  public:
   // In decode steps, scores that add up are compared by what a step adds. `has_prompt_tie`: rounding may exchange a
   // page of a layer for another one whose prompt score is nearly the same; then the streams in which it did are
-  // compared no more. With ada it can be a page of another head. `stamped`: the weight above which pages are stamped,
+  // compared no more, nor are the scores of later layers, which see what the exchanged page changed. With ada it can be
+  // a page of another head. `stamped`: the weight above which pages are stamped,
   // 0 if something else decides.
   StepByStep(const KvCache& kv, bool scores_add_up, bool has_prompt_tie, float stamped)
       : layers(kv.shape().n_layers),
         before_(copy_of(kv)),
         exchanged_(kv.shape().n_streams()),
+        last_compared_(kv.shape().n_layers),
         add_up_(scores_add_up),
         has_prompt_tie_(has_prompt_tie),
         stamped_(stamped) {}
@@ -184,7 +186,8 @@ class StepByStep {
         const Page* before = find(before_[i], page.first_pos);
         if ((page.flags & kPageStays) == 0) {
           if (!stamp_is_by_position(other[i], row, before)) compare_stamps(i, page_of(s, row), page, *before, counts);
-          compare_scores(i, page_of(s, row), page, before, is_prompt, counts);
+          if (i / kv.shape().n_kv_heads <= last_compared_)
+            compare_scores(i, page_of(s, row), page, before, is_prompt, counts);
         }
         s.stamp[row] = page.stamp;
         s.last_score[row] = page.score;
@@ -219,6 +222,7 @@ class StepByStep {
     const double x = std::fabs(only[0][0]->prompt_score), y = std::fabs(only[1][0]->prompt_score);
     if (std::min(x, y) < (1.0 - kPromptTie) * std::max(x, y) || x == 0.0) return;
     for (uint32_t i : streams) exchanged_[i] = true;
+    last_compared_ = std::min(last_compared_, first / n);
   }
 
   // The stamps of new pages and of the last one come from positions alone. `before`: the page as it was, null if new.
@@ -274,6 +278,7 @@ class StepByStep {
 
   Tables before_;
   std::vector<bool> exchanged_;  // streams
+  uint32_t last_compared_;       // layer whose scores are
   uint64_t n_looks_ = 0;
   bool add_up_, has_prompt_tie_;
   float stamped_;
