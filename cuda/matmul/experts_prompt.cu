@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "cuda/matmul/experts.cuh"
 #include "cuda/matmul/gemm.cuh"
+#include "cuda/matmul/store_units.cuh"
 #include "cuda/ops.h"
 #include "cuda/quant/formats.cuh"
 #include "ops/experts.h"
@@ -112,17 +113,17 @@ template <WeightType T>
 __global__ void __launch_bounds__(kThreads) decode_experts_kernel(const DecodeArgs a) {
   using F = Format<T>;
   const uint32_t expert = a.first_expert + blockIdx.y;
+  __shared__ UnitStore<F::kUnit, kThreads> shared;
   const size_t n = size_t{a.n_rows} * a.units_of_row, i = size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= n || a.begin[expert] == a.begin[expert + 1]) return;
-  const size_t unit = (size_t{expert} * a.rows_of_expert + a.first_row) * a.units_of_row + i;
-  float v[F::kUnit];
-  F::decode(F::load(F::at(F::planes(a.data, a.n_units), unit)), static_cast<uint32_t>(unit % 8), v);
-  auto* to = reinterpret_cast<uint2*>(a.out + (blockIdx.y * n + i) * F::kUnit);
-#pragma unroll
-  for (uint32_t j = 0; j < F::kUnit; j += 4) {
-    const __half2 low = __floats2half2_rn(v[j], v[j + 1]), high = __floats2half2_rn(v[j + 2], v[j + 3]);
-    to[j / 4] = make_uint2(*reinterpret_cast<const uint32_t*>(&low), *reinterpret_cast<const uint32_t*>(&high));
+  const size_t of_warp = i - threadIdx.x % kWarp;
+  if (of_warp >= n || a.begin[expert] == a.begin[expert + 1]) return;
+  float v[F::kUnit] = {};
+  if (i < n) {
+    const size_t unit = (size_t{expert} * a.rows_of_expert + a.first_row) * a.units_of_row + i;
+    F::decode(F::load(F::at(F::planes(a.data, a.n_units), unit)), static_cast<uint32_t>(unit % 8), v);
   }
+  shared.store(v, static_cast<uint32_t>(min(n - of_warp, size_t{kWarp})),
+               a.out + (blockIdx.y * n + of_warp) * F::kUnit);
 }
 
 Status decode(OpContext& cx, WeightType type, DecodeArgs a, uint32_t n_cols, uint32_t n_experts, uint32_t n_all_rows) {

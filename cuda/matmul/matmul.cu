@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "cuda/matmul/gemm.cuh"
 #include "cuda/matmul/gemv.cuh"
+#include "cuda/matmul/store_units.cuh"
 #include "cuda/ops.h"
 #include "cuda/quant/formats.cuh"
 #include "device/kernels/gemv.h"
@@ -23,19 +24,18 @@ constexpr uint64_t kSumsPerToken = 4096;  // floats of split-K partial sums
 
 // Decodes a slice, one unit per thread; out [n_rows, n_cols] f16.
 template <WeightType T>
-__global__ void decode_kernel(const uint8_t* data, size_t n_all, size_t first_unit, size_t n_units, __half* out) {
+__global__ void __launch_bounds__(kThreads)
+    decode_kernel(const uint8_t* data, size_t n_all, size_t first_unit, size_t n_units, __half* out) {
   using F = Format<T>;
-  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= n_units) return;
-  const typename F::Planes planes = F::planes(data, n_all);
-  float v[F::kUnit];
-  F::decode(F::load(F::at(planes, first_unit + i)), static_cast<uint32_t>((first_unit + i) % 8), v);
-  auto* to = reinterpret_cast<uint2*>(out + i * F::kUnit);
-#pragma unroll
-  for (uint32_t j = 0; j < F::kUnit; j += 4) {
-    const __half2 low = __floats2half2_rn(v[j], v[j + 1]), high = __floats2half2_rn(v[j + 2], v[j + 3]);
-    to[j / 4] = make_uint2(*reinterpret_cast<const uint32_t*>(&low), *reinterpret_cast<const uint32_t*>(&high));
+  __shared__ UnitStore<F::kUnit, kThreads> shared;
+  const size_t i = size_t{blockIdx.x} * kThreads + threadIdx.x, of_warp = i - threadIdx.x % kWarp;
+  if (of_warp >= n_units) return;
+  float v[F::kUnit] = {};
+  if (i < n_units) {
+    const typename F::Planes planes = F::planes(data, n_all);
+    F::decode(F::load(F::at(planes, first_unit + i)), static_cast<uint32_t>((first_unit + i) % 8), v);
   }
+  shared.store(v, static_cast<uint32_t>(min(n_units - of_warp, size_t{kWarp})), out + of_warp * F::kUnit);
 }
 
 Status decode_rows(OpContext& cx, const Weight& w, uint32_t first_row, uint32_t n_rows, __half* out) {
