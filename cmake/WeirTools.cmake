@@ -26,7 +26,7 @@ endforeach()
 set(weir_cli_commands chat devices info input options plan run template tokenize server/serve)
 set(weir_cli_demo demo demo_ask demo_lanes demo_model demo_pages demo_reason demo_story demo_svg demo_view)
 set(weir_cli_parts conversation output session_file tools)
-set(weir_lab_bench bench bench_plot calibrate eval_text gguf_write plot png_write)
+set(weir_lab_bench bench bench_plot bench_shapes calibrate eval_text gguf_write plot png_write)
 set(weir_lab_eval eval eval_forced eval_plots eval_progress eval_results eval_settings eval_table eval_trace
     eval_trace_command eval_waterfall problems)
 set(weir_lab_runs eval_run eval_text_command eval_work)

@@ -63,6 +63,42 @@ void bench_model__experts_decode(void**) {
   }
 }
 
+// Shapes with recurrent layers, small enough for a test.
+void bench_model__recurrent_layers_decode(void**) {
+  const RuntimePtr runtime = create_runtime(1);
+  const auto decodes_as = [&](const char* architecture, const std::string& layers, uint32_t n_experts) {
+    const ModelShape shape = {.name = architecture,
+                              .architecture = architecture,
+                              .n_layers = static_cast<uint32_t>(layers.size()),
+                              .d_model = 64,
+                              .n_heads = 4,
+                              .n_kv_heads = 2,
+                              .head_dim = 32,
+                              .d_ff = 96,
+                              .vocab_size = 512,
+                              .context_tokens = 256,
+                              .tied = false,
+                              .rope_base = 10000.0f,
+                              .n_experts = n_experts,
+                              .n_experts_used = n_experts / 2,
+                              .shared_ff = n_experts * 16,
+                              .layers = layers,
+                              .n_taps = 4,
+                              .n_groups = 2,
+                              .n_state_heads = 4,
+                              .state_dim = 32,
+                              .inner = 128,
+                              .rope_dim = 8};
+    const ModelPtr model = open_model(runtime.get(), bench_model_file(shape, "q8_0", g_folder));
+    assert_string_equal(model_info(model.get()).architecture, architecture);
+    decodes(model.get());
+  };
+  decodes_as("qwen35", "ddda", 0);
+  decodes_as("qwen35moe", "dada", 4);
+  decodes_as("lfm2", "cca", 0);
+  decodes_as("nemotron_h_moe", "mfmaf", 4);
+}
+
 // A shape that the K types can have, small enough for a test.
 void bench_model__k_types_decode(void**) {
   const RuntimePtr runtime = create_runtime(1);
@@ -120,6 +156,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(bench_model__file_opens_and_decodes),
       cmocka_unit_test(bench_model__experts_decode),
+      cmocka_unit_test(bench_model__recurrent_layers_decode),
       cmocka_unit_test(bench_model__k_types_decode),
       cmocka_unit_test(bench_model__whole_file_is_used_again_and_a_short_one_is_not),
       cmocka_unit_test(bench_model__unknown_names_are_errors),

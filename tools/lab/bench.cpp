@@ -521,7 +521,7 @@ void add_bench(CLI::App& program, Action& action) {
   add_model_flag(*app, flags->model);
   app->add_option("--shape", flags->shape,
                   "A model of this shape with random weights: 8b, 1b, 1.5b-qwen, 7b-qwen, 30b-a3b, "
-                  "27b-qwen35, lfm2-1.2b, 20b-oss, tiny")
+                  "27b-qwen35, 35b-a3b-qwen35, nemotron-30b-a3b, lfm2-1.2b, 20b-oss, tiny")
       ->check(one_of(shapes))
       ->type_name("NAME");
   app->add_option("--type", flags->type, "Weight type of --shape; default q8_0")

@@ -139,32 +139,39 @@ void add_tokenizer(GgufWriter& file, const ModelShape& shape) {
   file.add_bool("tokenizer.ggml.add_bos_token", false);
 }
 
-// Whether a layer has attention.
-bool attends(const ModelShape& s, uint32_t layer) {
-  if (s.attention_every != 0) return (layer + 1) % s.attention_every == 0;
-  const std::vector<uint32_t>& some = s.attention_layers;
-  return some.empty() || std::find(some.begin(), some.end(), layer) != some.end();
+// The letter of a layer (ModelShape::layers).
+char layer_kind(const ModelShape& s, uint32_t layer) { return s.layers.empty() ? 'a' : s.layers[layer]; }
+bool has(const ModelShape& s, char kind) { return s.layers.find(kind) != std::string::npos; }
+// Channels of the convolution: of a delta net q, k and v; of Mamba-2 x, B and C.
+uint64_t conv_channels(const ModelShape& s) { return 2 * uint64_t{s.n_groups} * s.state_dim + s.inner; }
+
+// One number for each layer: `value` for those of a kind, 0 for others.
+std::vector<int32_t> where(const ModelShape& s, char kind, uint32_t value) {
+  std::vector<int32_t> numbers;
+  for (uint32_t i = 0; i < s.n_layers; ++i)
+    numbers.push_back(layer_kind(s, i) == kind ? static_cast<int32_t>(value) : 0);
+  return numbers;
 }
-bool is_delta_net(const ModelShape& s) { return s.n_key_heads != 0; }
-uint64_t inner_size(const ModelShape& s) { return uint64_t{s.n_state_heads} * s.state_dim; }
-uint64_t conv_channels(const ModelShape& s) { return 2 * uint64_t{s.n_key_heads} * s.state_dim + inner_size(s); }
 
 void add_recurrent_metadata(GgufWriter& file, const ModelShape& s) {
   const std::string a = s.architecture;
-  if (is_delta_net(s)) {
-    file.add_u32(a + ".full_attention_interval", s.attention_every);
-    file.add_u32(a + ".ssm.conv_kernel", s.n_taps);
-    file.add_u32(a + ".ssm.state_size", s.state_dim);
-    file.add_u32(a + ".ssm.group_count", s.n_key_heads);
-    file.add_u32(a + ".ssm.time_step_rank", s.n_state_heads);
-    file.add_u32(a + ".ssm.inner_size", static_cast<uint32_t>(inner_size(s)));
+  if (has(s, 'd')) {
     file.add_u32(a + ".attention.head_count_kv", s.n_kv_heads);
+    file.add_u32(a + ".full_attention_interval", static_cast<uint32_t>(s.layers.find('a') + 1));
+    const auto n_pairs = static_cast<int32_t>(s.rope_dim / 2), third = n_pairs / 3;
+    file.add_i32s(a + ".rope.dimension_sections", {n_pairs - 2 * third, third, third, 0});
+  } else {
+    file.add_i32s(a + ".attention.head_count_kv", where(s, 'a', s.n_kv_heads));
+  }
+  if (has(s, 'c')) {
+    file.add_u32(a + ".shortconv.l_cache", s.n_taps);
     return;
   }
-  file.add_u32(a + ".shortconv.l_cache", s.n_taps);
-  std::vector<int32_t> heads;
-  for (uint32_t i = 0; i < s.n_layers; ++i) heads.push_back(attends(s, i) ? static_cast<int32_t>(s.n_kv_heads) : 0);
-  file.add_i32s(a + ".attention.head_count_kv", heads);
+  file.add_u32(a + ".ssm.conv_kernel", s.n_taps);
+  file.add_u32(a + ".ssm.state_size", s.state_dim);
+  file.add_u32(a + ".ssm.group_count", s.n_groups);
+  file.add_u32(a + ".ssm.time_step_rank", s.n_state_heads);
+  file.add_u32(a + ".ssm.inner_size", s.inner);
 }
 
 bool is_gpt_oss(const ModelShape& s) { return std::string(s.architecture) == "gpt-oss"; }
@@ -176,20 +183,33 @@ void add_metadata(GgufWriter& file, const ModelShape& s) {
   file.add_u32(a + ".context_length", s.context_tokens);
   file.add_u32(a + ".embedding_length", s.d_model);
   file.add_u32(a + ".block_count", s.n_layers);
-  file.add_u32(a + ".feed_forward_length", s.d_ff);
+  if (has(s, 'f')) {
+    file.add_i32s(a + ".feed_forward_length", where(s, 'f', s.d_ff));
+  } else {
+    file.add_u32(a + ".feed_forward_length", s.d_ff);
+  }
   file.add_u32(a + ".attention.head_count", s.n_heads);
-  if (s.n_taps == 0) file.add_u32(a + ".attention.head_count_kv", s.n_kv_heads);
-  if (s.n_taps != 0) add_recurrent_metadata(file, s);
+  if (s.layers.empty()) file.add_u32(a + ".attention.head_count_kv", s.n_kv_heads);
+  if (!s.layers.empty()) add_recurrent_metadata(file, s);
   file.add_u32(a + ".attention.key_length", s.head_dim);
   file.add_u32(a + ".attention.value_length", s.head_dim);
   file.add_u32(a + ".rope.dimension_count", s.rope_dim != 0 ? s.rope_dim : s.head_dim);
   file.add_f32(a + ".rope.freq_base", s.rope_base);
   file.add_f32(a + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  if (has(s, 'm')) file.add_f32(a + ".attention.layer_norm_epsilon", 1e-5f);
   file.add_u32(a + ".vocab_size", s.vocab_size);
   if (s.n_experts == 0) return;
   file.add_u32(a + ".expert_count", s.n_experts);
   file.add_u32(a + ".expert_used_count", s.n_experts_used);
   file.add_u32(a + ".expert_feed_forward_length", s.d_ff);
+  if (s.shared_ff != 0) file.add_u32(a + ".expert_shared_feed_forward_length", s.shared_ff);
+  if (has(s, 'm')) {
+    file.add_u32(a + ".expert_shared_count", 1);
+    file.add_u32(a + ".expert_group_count", 1);
+    file.add_u32(a + ".expert_group_used_count", 1);
+    file.add_bool(a + ".expert_weights_norm", true);
+    file.add_f32(a + ".expert_weights_scale", 2.5f);
+  }
   if (!is_gpt_oss(s)) return;
   file.add_u32(a + ".attention.sliding_window", 128);
   file.add_string(a + ".rope.scaling.type", "yarn");
@@ -197,78 +217,108 @@ void add_metadata(GgufWriter& file, const ModelShape& s) {
   file.add_u32(a + ".rope.scaling.original_context_length", 4096);
 }
 
-void add_feed_forward(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+void add_experts(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
   const WeightType& f32 = weight_type("f32");
-  const bool after_attention = is_gpt_oss(s) || is_delta_net(s);
-  file.add_tensor(layer + (after_attention ? "post_attention_norm.weight" : "ffn_norm.weight"), {s.d_model}, f32);
-  if (s.n_experts == 0) {
-    file.add_tensor(layer + "ffn_gate.weight", {s.d_ff, s.d_model}, type);
-    file.add_tensor(layer + "ffn_up.weight", {s.d_ff, s.d_model}, type);
-    file.add_tensor(layer + "ffn_down.weight", {s.d_model, s.d_ff}, type);
-    return;
-  }
   file.add_tensor(layer + "ffn_gate_inp.weight", {s.n_experts, s.d_model}, f32);
   if (is_gpt_oss(s)) file.add_tensor(layer + "ffn_gate_inp.bias", {s.n_experts}, f32);
-  for (const char* name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) {
-    const bool down = std::string(name) == "ffn_down_exps";
-    const uint64_t n_rows = down ? s.d_model : s.d_ff, n_cols = down ? s.d_ff : s.d_model;
-    file.add_tensor(layer + name + ".weight", {s.n_experts, n_rows, n_cols}, type);
-    if (is_gpt_oss(s)) file.add_tensor(layer + name + ".bias", {s.n_experts, n_rows}, f32);
+  if (has(s, 'f')) file.add_tensor(layer + "exp_probs_b.bias", {s.n_experts}, f32);
+  for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    if (has(s, 'f') && std::string(name) == "ffn_gate") continue;
+    const bool down = std::string(name) == "ffn_down";
+    const auto stack = [&](uint64_t ff) -> std::vector<uint64_t> {
+      return {down ? s.d_model : ff, down ? ff : s.d_model};
+    };
+    const std::vector<uint64_t> of = stack(s.d_ff);
+    file.add_tensor(layer + name + "_exps.weight", {s.n_experts, of[0], of[1]}, type);
+    if (is_gpt_oss(s)) file.add_tensor(layer + name + "_exps.bias", {s.n_experts, of[0]}, f32);
+    if (s.shared_ff != 0) file.add_tensor(layer + name + "_shexp.weight", stack(s.shared_ff), type);
   }
+  if (s.shared_ff != 0 && has(s, 'd')) file.add_tensor(layer + "ffn_gate_inp_shexp.weight", {s.d_model}, f32);
 }
 
-void add_recurrent_layer(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
-  const WeightType& f32 = weight_type("f32");
-  if (!is_delta_net(s)) {
-    file.add_tensor(layer + "shortconv.in_proj.weight", {uint64_t{3} * s.d_model, s.d_model}, type);
-    file.add_tensor(layer + "shortconv.conv.weight", {s.d_model, s.n_taps}, f32);
-    file.add_tensor(layer + "shortconv.out_proj.weight", {s.d_model, s.d_model}, type);
+void add_feed_forward(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+  if (!has(s, 'f')) {  // there a feed-forward network is a layer, whose norm is called attn_norm
+    const bool after_attention = is_gpt_oss(s) || has(s, 'd');
+    file.add_tensor(layer + (after_attention ? "post_attention_norm.weight" : "ffn_norm.weight"), {s.d_model},
+                    weight_type("f32"));
+  }
+  if (s.n_experts != 0) {
+    add_experts(file, s, layer, type);
     return;
   }
+  file.add_tensor(layer + "ffn_gate.weight", {s.d_ff, s.d_model}, type);
+  file.add_tensor(layer + "ffn_up.weight", {s.d_ff, s.d_model}, type);
+  file.add_tensor(layer + "ffn_down.weight", {s.d_model, s.d_ff}, type);
+}
+
+void add_delta_net(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+  const WeightType& f32 = weight_type("f32");
   file.add_tensor(layer + "attn_qkv.weight", {conv_channels(s), s.d_model}, type);
-  file.add_tensor(layer + "attn_gate.weight", {inner_size(s), s.d_model}, type);
+  file.add_tensor(layer + "attn_gate.weight", {s.inner, s.d_model}, type);
   file.add_tensor(layer + "ssm_beta.weight", {s.n_state_heads, s.d_model}, type);
   file.add_tensor(layer + "ssm_alpha.weight", {s.n_state_heads, s.d_model}, type);
   file.add_tensor(layer + "ssm_a", {s.n_state_heads}, f32);
   file.add_tensor(layer + "ssm_dt.bias", {s.n_state_heads}, f32);
   file.add_tensor(layer + "ssm_conv1d.weight", {conv_channels(s), s.n_taps}, f32);
   file.add_tensor(layer + "ssm_norm.weight", {s.state_dim}, f32);
-  file.add_tensor(layer + "ssm_out.weight", {s.d_model, inner_size(s)}, type);
+  file.add_tensor(layer + "ssm_out.weight", {s.d_model, s.inner}, type);
+}
+
+void add_mamba2(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+  const WeightType& f32 = weight_type("f32");
+  file.add_tensor(layer + "ssm_in.weight", {s.inner + conv_channels(s) + s.n_state_heads, s.d_model}, type);
+  file.add_tensor(layer + "ssm_conv1d.weight", {conv_channels(s), s.n_taps}, f32);
+  file.add_tensor(layer + "ssm_conv1d.bias", {conv_channels(s)}, f32);
+  file.add_tensor(layer + "ssm_dt.bias", {s.n_state_heads}, f32);
+  file.add_tensor(layer + "ssm_a", {s.n_state_heads, 1}, f32);
+  file.add_tensor(layer + "ssm_d", {s.n_state_heads, 1}, f32);
+  file.add_tensor(layer + "ssm_norm.weight", {s.n_groups, s.inner / s.n_groups}, f32);
+  file.add_tensor(layer + "ssm_out.weight", {s.d_model, s.inner}, type);
+}
+
+void add_short_conv(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+  file.add_tensor(layer + "shortconv.in_proj.weight", {uint64_t{3} * s.d_model, s.d_model}, type);
+  file.add_tensor(layer + "shortconv.conv.weight", {s.d_model, s.n_taps}, weight_type("f32"));
+  file.add_tensor(layer + "shortconv.out_proj.weight", {s.d_model, s.d_model}, type);
+}
+
+void add_attention(GgufWriter& file, const ModelShape& s, const std::string& layer, const WeightType& type) {
+  const WeightType& f32 = weight_type("f32");
+  const uint64_t q_width = uint64_t{s.n_heads} * s.head_dim, kv_width = uint64_t{s.n_kv_heads} * s.head_dim;
+  file.add_tensor(layer + "attn_q.weight", {has(s, 'd') ? 2 * q_width : q_width, s.d_model}, type);
+  file.add_tensor(layer + "attn_k.weight", {kv_width, s.d_model}, type);
+  file.add_tensor(layer + "attn_v.weight", {kv_width, s.d_model}, type);
+  if (std::string(s.architecture) == "qwen2" || is_gpt_oss(s)) {
+    file.add_tensor(layer + "attn_q.bias", {q_width}, f32);
+    file.add_tensor(layer + "attn_k.bias", {kv_width}, f32);
+    file.add_tensor(layer + "attn_v.bias", {kv_width}, f32);
+  }
+  file.add_tensor(layer + "attn_output.weight", {s.d_model, q_width}, type);
+  if (is_gpt_oss(s)) {
+    file.add_tensor(layer + "attn_output.bias", {s.d_model}, f32);
+    file.add_tensor(layer + "attn_sinks.weight", {s.n_heads}, f32);
+  }
+  if (std::string(s.architecture) == "qwen3moe" || has(s, 'd') || has(s, 'c')) {
+    file.add_tensor(layer + "attn_q_norm.weight", {s.head_dim}, f32);
+    file.add_tensor(layer + "attn_k_norm.weight", {s.head_dim}, f32);
+  }
 }
 
 void add_tensors(GgufWriter& file, const ModelShape& s, const WeightType& type) {
   const WeightType& f32 = weight_type("f32");
-  const uint64_t q_width = uint64_t{s.n_heads} * s.head_dim, kv_width = uint64_t{s.n_kv_heads} * s.head_dim;
   file.add_tensor("token_embd.weight", {s.vocab_size, s.d_model}, type);
   const bool is_lfm2 = std::string(s.architecture) == "lfm2";
   file.add_tensor(is_lfm2 ? "token_embd_norm.weight" : "output_norm.weight", {s.d_model}, f32);
   if (!s.tied) file.add_tensor("output.weight", {s.vocab_size, s.d_model}, type);
   for (uint32_t i = 0; i < s.n_layers; ++i) {
     const std::string layer = "blk." + std::to_string(i) + ".";
+    const char kind = layer_kind(s, i);
     file.add_tensor(layer + "attn_norm.weight", {s.d_model}, f32);
-    if (!attends(s, i)) {
-      add_recurrent_layer(file, s, layer, type);
-      add_feed_forward(file, s, layer, type);
-      continue;
-    }
-    file.add_tensor(layer + "attn_q.weight", {is_delta_net(s) ? 2 * q_width : q_width, s.d_model}, type);
-    file.add_tensor(layer + "attn_k.weight", {kv_width, s.d_model}, type);
-    file.add_tensor(layer + "attn_v.weight", {kv_width, s.d_model}, type);
-    if (std::string(s.architecture) == "qwen2" || is_gpt_oss(s)) {
-      file.add_tensor(layer + "attn_q.bias", {q_width}, f32);
-      file.add_tensor(layer + "attn_k.bias", {kv_width}, f32);
-      file.add_tensor(layer + "attn_v.bias", {kv_width}, f32);
-    }
-    file.add_tensor(layer + "attn_output.weight", {s.d_model, q_width}, type);
-    if (is_gpt_oss(s)) {
-      file.add_tensor(layer + "attn_output.bias", {s.d_model}, f32);
-      file.add_tensor(layer + "attn_sinks.weight", {s.n_heads}, f32);
-    }
-    if (std::string(s.architecture) == "qwen3moe" || s.n_taps != 0) {
-      file.add_tensor(layer + "attn_q_norm.weight", {s.head_dim}, f32);
-      file.add_tensor(layer + "attn_k_norm.weight", {s.head_dim}, f32);
-    }
-    add_feed_forward(file, s, layer, type);
+    if (kind == 'a') add_attention(file, s, layer, type);
+    if (kind == 'd') add_delta_net(file, s, layer, type);
+    if (kind == 'm') add_mamba2(file, s, layer, type);
+    if (kind == 'c') add_short_conv(file, s, layer, type);
+    if (!has(s, 'f') || kind == 'f') add_feed_forward(file, s, layer, type);
   }
 }
 
@@ -356,141 +406,6 @@ void make_folder(const std::string& folder) {
 }
 
 }  // namespace
-
-const std::vector<ModelShape>& model_shapes() {
-  static const std::vector<ModelShape> kShapes = {
-      {.name = "8b",
-       .architecture = "llama",
-       .n_layers = 32,
-       .d_model = 4096,
-       .n_heads = 32,
-       .n_kv_heads = 8,
-       .head_dim = 128,
-       .d_ff = 14336,
-       .vocab_size = 128256,
-       .context_tokens = 131072,
-       .tied = false,
-       .rope_base = 500000.0f},
-      {.name = "1b",
-       .architecture = "llama",
-       .n_layers = 16,
-       .d_model = 2048,
-       .n_heads = 32,
-       .n_kv_heads = 8,
-       .head_dim = 64,
-       .d_ff = 8192,
-       .vocab_size = 128256,
-       .context_tokens = 131072,
-       .tied = true,
-       .rope_base = 500000.0f},
-      {.name = "1.5b-qwen",
-       .architecture = "qwen2",
-       .n_layers = 28,
-       .d_model = 1536,
-       .n_heads = 12,
-       .n_kv_heads = 2,
-       .head_dim = 128,
-       .d_ff = 8960,
-       .vocab_size = 151936,
-       .context_tokens = 131072,
-       .tied = true,
-       .rope_base = 1000000.0f},
-      {.name = "7b-qwen",
-       .architecture = "qwen2",
-       .n_layers = 28,
-       .d_model = 3584,
-       .n_heads = 28,
-       .n_kv_heads = 4,
-       .head_dim = 128,
-       .d_ff = 18944,
-       .vocab_size = 152064,
-       .context_tokens = 131072,
-       .tied = false,
-       .rope_base = 1000000.0f},
-      {.name = "30b-a3b",
-       .architecture = "qwen3moe",
-       .n_layers = 48,
-       .d_model = 2048,
-       .n_heads = 32,
-       .n_kv_heads = 4,
-       .head_dim = 128,
-       .d_ff = 768,
-       .vocab_size = 151936,
-       .context_tokens = 40960,
-       .tied = false,
-       .rope_base = 1000000.0f,
-       .n_experts = 128,
-       .n_experts_used = 8},
-      {.name = "20b-oss",
-       .architecture = "gpt-oss",
-       .n_layers = 24,
-       .d_model = 2880,
-       .n_heads = 64,
-       .n_kv_heads = 8,
-       .head_dim = 64,
-       .d_ff = 2880,
-       .vocab_size = 201088,
-       .context_tokens = 131072,
-       .tied = false,
-       .rope_base = 150000.0f,
-       .n_experts = 32,
-       .n_experts_used = 4},
-      {.name = "27b-qwen35",
-       .architecture = "qwen35",
-       .n_layers = 64,
-       .d_model = 5120,
-       .n_heads = 24,
-       .n_kv_heads = 4,
-       .head_dim = 256,
-       .d_ff = 17408,
-       .vocab_size = 248320,
-       .context_tokens = 262144,
-       .tied = false,
-       .rope_base = 10000000.0f,
-       .attention_every = 4,
-       .n_taps = 4,
-       .n_key_heads = 16,
-       .n_state_heads = 48,
-       .state_dim = 128,
-       .rope_dim = 64},
-      {.name = "lfm2-1.2b",
-       .architecture = "lfm2",
-       .n_layers = 16,
-       .d_model = 2048,
-       .n_heads = 32,
-       .n_kv_heads = 8,
-       .head_dim = 64,
-       .d_ff = 8192,
-       .vocab_size = 65536,
-       .context_tokens = 128000,
-       .tied = true,
-       .rope_base = 1000000.0f,
-       .n_taps = 3,
-       .attention_layers = {2, 5, 8, 10, 12, 14}},
-      {.name = "tiny",
-       .architecture = "llama",
-       .n_layers = 8,
-       .d_model = 384,
-       .n_heads = 6,
-       .n_kv_heads = 2,
-       .head_dim = 64,
-       .d_ff = 1024,
-       .vocab_size = 1664,
-       .context_tokens = 16384,
-       .tied = true,
-       .rope_base = 100000.0f},
-  };
-  return kShapes;
-}
-
-const ModelShape& model_shape(const std::string& name) {
-  std::string known;
-  for (const ModelShape& shape : model_shapes()) {
-    if (name == shape.name) return shape;
-    known += std::string(" ") + shape.name;
-  }
-  throw std::runtime_error("shape " + name + " is none of" + known);
-}
 
 std::string bench_model_file(const ModelShape& shape, const std::string& type_name, const std::string& cache_dir) {
   const WeightType& type = weight_type(type_name);

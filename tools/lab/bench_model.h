@@ -16,10 +16,15 @@ struct ModelShape {
   bool tied;  // the embedding is the output matrix too
   float rope_base;
   uint32_t n_experts = 0, n_experts_used = 0;  // of d_ff rows each; 0: one feed-forward network
-  // Recurrent layers: one layer in `attention_every` has attention, or those of `attention_layers` have; n_taps of the
-  // convolution; and of a delta net heads of q and k, heads, and their size. `rope_dim`: 0 is head_dim.
-  uint32_t attention_every = 0, n_taps = 0, n_key_heads = 0, n_state_heads = 0, state_dim = 0, rope_dim = 0;
-  std::vector<uint32_t> attention_layers = {};
+  uint32_t shared_ff = 0;                      // of the shared expert; 0: none
+  // A letter for each layer: (a)ttention, (d)elta net, (m)amba2, short (c)onvolution; or (f), a feed-forward network
+  // alone, and then no other layer has one. Empty: all attend.
+  std::string layers = {};
+  uint32_t n_taps = 0;  // of the convolution
+  // A delta net's heads of q and k, or Mamba-2's groups of B and C; heads; size of a head of q and k, or numbers of the
+  // state for each channel; all heads' channels.
+  uint32_t n_groups = 0, n_state_heads = 0, state_dim = 0, inner = 0;
+  uint32_t rope_dim = 0;  // 0: head_dim
 };
 
 const std::vector<ModelShape>& model_shapes();
