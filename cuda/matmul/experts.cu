@@ -41,6 +41,7 @@ struct ExpertGemvArgs {
   const float* bias[2];              // [n_experts, n_rows] of the gate and the up, or of the down; or null
   uint32_t n_used, n_rows, n_units;  // of one expert's matrix
   uint32_t n_in;                     // inputs
+  uint32_t entry_bytes;              // of the format's table in shared memory, before the input
   uint32_t zero;                     // always 0, see gemv.cu
   Gate activation;
 };
@@ -178,11 +179,13 @@ __device__ uint32_t first_word(const Regs& regs) {
 template <class F, bool kGlu>
 __global__ void __launch_bounds__(kThreads, kBlocks<F>)
     expert_gemv_kernel(const __grid_constant__ ExpertGemvArgs a, const __grid_constant__ Stacks<F> stacks) {
-  extern __shared__ __align__(16) std::byte input[];
+  extern __shared__ __align__(16) std::byte shared[];
+  std::byte* const input = shared + a.entry_bytes;
   __shared__ float sums[kWarps], weights[kMaxExpertsUsed];
   __shared__ uint32_t ids[kMaxExpertsUsed];
   using T = Tile<F, kGlu>;
   const uint32_t lane = threadIdx.x % kWarp;
+  const Entries<F> entries(shared, a.entry_bytes, kThreads);  // complete after any barrier
   // The router reads x, too, and let this kernel start when x was there: only the choice is waited for.
   float scale = 1.0f;
   if constexpr (kGlu) scale = take_input<F, kGlu>(a, weights, input, sums);
@@ -211,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F>)
       const bool has_unit = i < ahead.n_units;
 #pragma unroll
       for (uint32_t m = 0; m < T::kMatrices; ++m) {
-        const float more = F::dot(F::unpack(now.regs[m][u], lane % 8), at, total[m]);
+        const float more = F::dot(entries.unpack(now.regs[m][u], lane % 8), at, total[m]);
         total[m] = has_unit ? more : total[m];
       }
     }
@@ -241,7 +244,8 @@ Status launch_gemv(OpContext& cx, const ExpertGemvArgs& args, const Weight& firs
   ExpertGemvArgs a = args;
   a.n_units = first.n_cols / F::kUnit;
   constexpr uint32_t kUnroll = Tile<F, kGlu>::kUnroll;
-  const size_t bytes = column_bytes(input_shape<F>(), a.n_in, kUnroll);
+  a.entry_bytes = Entries<F>::bytes(device().shared_bytes);
+  const size_t bytes = a.entry_bytes + column_bytes(input_shape<F>(), a.n_in, kUnroll);
   const auto kernel = expert_gemv_kernel<F, kGlu>;
   if (bytes > 47 * 1024) {
     const auto most = static_cast<int>(device().shared_bytes - 2048);  // less what the static arrays take

@@ -67,6 +67,7 @@ struct GemvKernelArgs {
   const float* x[kColumns];
   const float* norm;
   float eps;
+  uint32_t entry_bytes;  // shared memory of the format's table, which is before the columns
   uint32_t input_bytes;  // shared memory of one column
   // Always 0. It is a kernel parameter, so the compiler cannot know its value. Reader::read_after combines a word of
   // the current tile with it by AND and adds the result, 0, to the index of the next tile. The addresses of the next
@@ -334,11 +335,11 @@ struct Reader {
 // Multiplies unit `u` of the first kRows rows with all columns and adds to total[kRows * kColumns], row by row. `at` is
 // the unit's input in the first column. A lane for which the row has no unit keeps its sums.
 template <class F, uint32_t kRows, uint32_t kColumns, uint32_t kUnroll, uint32_t kAllRows>
-__device__ void multiply(const GemvKernelArgs<kColumns>& a, const std::byte* at, bool has_unit,
-                         const Stretch<F, kUnroll, kAllRows>& now, uint32_t u, float* total) {
+__device__ void multiply(const GemvKernelArgs<kColumns>& a, const Entries<F>& entries, const std::byte* at,
+                         bool has_unit, const Stretch<F, kUnroll, kAllRows>& now, uint32_t u, float* total) {
   typename F::Words words[kRows];
 #pragma unroll
-  for (uint32_t m = 0; m < kRows; ++m) words[m] = F::unpack(now.regs[m][u], threadIdx.x % 8);
+  for (uint32_t m = 0; m < kRows; ++m) words[m] = entries.unpack(now.regs[m][u], threadIdx.x % 8);
 #pragma unroll
   for (uint32_t c = 0; c < kColumns; ++c) {
     if (!has_column(a, c)) continue;
@@ -375,16 +376,18 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
   };
   Stretch<F, kUnroll, kRows> even = {};
   reader.read(even);
+  const Entries<F> entries(shared, a.entry_bytes, kThreads);
   wait_for_previous();
   // Not earlier: everything before this kernel is complete when the next kernel starts. Attention relies on that and
   // reads page tables and pages before its own wait.
   start_next();
   if (row < n_rows) read_add();
-  take_inputs<F>(a, shared, sums);
+  std::byte* const inputs = shared + a.entry_bytes;
+  take_inputs<F>(a, inputs, sums);
   const uint32_t column = kColumns == 1 ? 0 : lane / kSpread<2 * kColumns> % kColumns;  // whose output the lane stores
   const float scale = norm_scale(a.norm, sums[column], a.n_cols, a.eps);
 
-  const std::byte* const input = unit_at<F>(shared, lane);
+  const std::byte* const input = unit_at<F>(inputs, lane);
   const std::byte* at = input;  // of the lane's next unit
   uint32_t unit = lane;
   float total[kRows * kColumns] = {};
@@ -395,9 +398,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
       const bool has_unit = unit + u * kWarp < reader.n_units;
       const std::byte* from = at + u * (F::kPieces * kPieceStride);
       if (reader.has_rows(row)) {
-        multiply<F, kRows>(a, from, has_unit, now, u, total);
+        multiply<F, kRows>(a, entries, from, has_unit, now, u, total);
       } else {
-        multiply<F, 1>(a, from, has_unit, now, u, total);
+        multiply<F, 1>(a, entries, from, has_unit, now, u, total);
       }
     }
     at += kUnroll * (F::kPieces * kPieceStride);
@@ -420,7 +423,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
   } while (take(odd));
 }
 
-inline size_t shared_room() { return device().shared_bytes - 1024; }  // what the kernel's static arrays leave
+// What the kernel's static arrays leave, and what a format's table leaves for inputs.
+inline size_t shared_room() { return device().shared_bytes - 1024; }
+template <class F>
+uint32_t entry_bytes() {
+  return Entries<F>::bytes(device().shared_bytes);
+}
+inline size_t input_room(uint32_t entry_bytes) { return shared_room() - entry_bytes; }
 
 using AllColumns = GemvKernelArgs<kMaxColumns>;
 
@@ -441,10 +450,11 @@ Status launch_columns(OpContext& cx, const AllColumns& all, uint32_t first, uint
   k.n_columns = n;
   std::copy_n(all.x + first, n, k.x);
   for (uint32_t c = 0; c < n; ++c) std::copy_n(all.y[first + c], 3, k.y[c]);
+  k.entry_bytes = entry_bytes<F>();
   k.input_bytes = column_bytes(input_shape<F>(), k.n_cols, kUnroll);
 
   const auto kernel = gemv_kernel<F, kUnroll, kGlu, kColumns>;
-  const size_t bytes = size_t{n} * k.input_bytes;
+  const size_t bytes = k.entry_bytes + size_t{n} * k.input_bytes;
   // Without asking a block has 48 KiB, of which the kernel's static array takes a little. The maximum is requested,
   // because one graph may hold a kernel with several sizes.
   if (bytes > 47 * 1024) {
@@ -471,7 +481,9 @@ Launcher launcher_of(uint32_t n_cols) {
   } else {
     const uint32_t n_units = n_cols / F::kUnit;
     constexpr uint32_t kMax = 4 / (kGlu ? 2 : 1), kTwo = kMax < 2 ? kMax : 2;
-    const auto fits = [&](uint32_t unroll) { return column_bytes(input_shape<F>(), n_cols, unroll) <= shared_room(); };
+    const auto fits = [&](uint32_t unroll) {
+      return column_bytes(input_shape<F>(), n_cols, unroll) <= input_room(entry_bytes<F>());
+    };
     if (n_units <= kWarp || !fits(kTwo)) return launch_columns<F, 1, kGlu, kColumns>;
     if (n_units <= 2 * kWarp || !fits(kMax)) return launch_columns<F, kTwo, kGlu, kColumns>;
     return launch_columns<F, kMax, kGlu, kColumns>;
@@ -485,6 +497,7 @@ struct GemvOfType {
   InputShape input;
   bool integer;
   uint32_t registers;  // of one unit
+  uint32_t entry_bytes;
   // The launcher for a kernel of 1, 2, 4 or kMaxColumns columns.
   gemv_kernels::Launcher (*find)(bool glu, uint32_t columns, uint32_t n_cols);
 };
@@ -499,7 +512,8 @@ gemv_kernels::Launcher find_gemv(uint32_t columns, uint32_t n_cols) {
 
 template <class F>
 GemvOfType gemv_of_type() {
-  return {input_shape<F>(), F::kInteger, F::kRegisters, [](bool glu, uint32_t columns, uint32_t n_cols) {
+  return {input_shape<F>(), F::kInteger, F::kRegisters, gemv_kernels::entry_bytes<F>(),
+          [](bool glu, uint32_t columns, uint32_t n_cols) {
             return glu ? find_gemv<F, true>(columns, n_cols) : find_gemv<F, false>(columns, n_cols);
           }};
 }

@@ -1,5 +1,10 @@
-// What the types with grids have in common on the GPU (lib/quant/grid.h): magnitudes of four weights from an entry of a
-// grid, and their signs. Lanes read entries of their own, so the grids lie in global memory and come through L1.
+// What the types with grids have in common on the GPU (lib/quant/grid.h). A lane looks up entries of its own, each at
+// another place. A GEMV has the table in shared memory, in so many copies that few lanes meet in a bank, and in the form
+// that the arithmetic wants: what four weights then take beyond the load are a byte permutation and few other
+// instructions. Where a lane decodes few units the table is read from memory, through L1.
+//
+// Entries of eight: nibble k selects the magnitude of weight k, 8, 25 or 43, and its bit 2 the negative. Entries of
+// four: byte k is that of weight k.
 #pragma once
 
 #include "cuda/common/permute.cuh"
@@ -8,29 +13,82 @@
 
 namespace weir::cuda {
 
-// The bytes of an entry of three-bit numbers; `low` and `high` are the eight magnitudes.
-__device__ inline uint32_t grid3_bytes(uint32_t low, uint32_t high, uint32_t entry) {
-  return permute(low, high, entry);
-}
-// The bytes of an entry of two-bit numbers, eight weights.
-__device__ inline uint2 grid2_bytes(uint32_t entry) {
+// A format's table in memory: F::entry(number), and in shared memory.
+template <class F>
+struct EntriesInMemory {
+  __device__ uint32_t operator()(uint32_t number) const { return F::entry(number); }
+};
+template <class F>
+  requires requires { F::kEntries; }
+struct Entries<F> {
+  // 32 copies of 256 entries: no two lanes meet. 16 of 512, 8 of 1,024: a load takes two or three turns. Half of that
+  // where a block has 64 KiB, so that inputs of 18,432 numbers fit beside it.
+  static uint32_t bytes(size_t shared_bytes) { return shared_bytes < 96 * 1024 ? 16 * 1024 : 32 * 1024; }
+  const uint32_t* lane;  // the first entry of its copy
+  uint32_t copies;
+
+  __device__ Entries(std::byte* table, uint32_t n_bytes, uint32_t n_threads)
+      : lane(reinterpret_cast<const uint32_t*>(table)), copies(n_bytes / (F::kEntries * sizeof(uint32_t))) {
+    lane += threadIdx.x % copies;
+    for (uint32_t i = threadIdx.x; i < n_bytes / sizeof(uint4); i += n_threads) {
+      const uint32_t entry = F::entry(4 * i / copies);
+      reinterpret_cast<uint4*>(table)[i] = {entry, entry, entry, entry};
+    }
+  }
+  __device__ uint32_t operator()(uint32_t number) const { return lane[number * copies]; }
+  __device__ typename F::Words unpack(const typename F::Regs& r, uint32_t s) const { return F::unpack(r, s, *this); }
+};
+
+// Spreads the pairs of bits of an entry of eight over the nibbles of a word.
+__device__ inline uint32_t spread_pairs_over_nibbles(uint32_t entry) {
   uint32_t nibbles = (entry | entry << 8) & 0x00FF00FFu;
   nibbles = (nibbles | nibbles << 4) & 0x0F0F0F0Fu;
-  nibbles = (nibbles | nibbles << 2) & 0x33333333u;
-  constexpr uint32_t kValues = kGrid2Values[0] | kGrid2Values[1] << 8 | kGrid2Values[2] << 16;
-  return {permute(kValues, 0, nibbles), permute(kValues, 0, nibbles >> 16)};
+  return (nibbles | nibbles << 2) & 0x33333333u;
+}
+// Spreads the nibbles of an entry of four over the bytes of a word.
+__device__ inline uint32_t spread_nibbles_over_bytes(uint32_t entry) {
+  const uint32_t bytes = (entry | entry << 8) & 0x00FF00FFu;
+  return (bytes | bytes << 4) & 0x0F0F0F0Fu;
 }
 
-// Four bytes, none of which is 0, with the signs of the low four bits. The product puts bit i into bit 8i + 7, which
-// the permutation spreads over its byte.
-__device__ inline uint32_t with_signs(uint32_t bytes, uint32_t signs) {
-  const uint32_t minus = permute((signs & 15u) * 0x10204080u, 0, 0xBA98u);
-  return (bytes ^ minus) + (minus & 0x01010101u);
+// Signs as the planes have them, with the eighth signs in the place of the last nibble: each makes the count of minus
+// signs of its eight weights even.
+__device__ inline uint32_t with_eighth_signs(uint32_t word) {
+  const uint32_t sevens = word & 0x0FFFFFFFu;
+  uint32_t odd = sevens ^ sevens >> 16;
+  odd ^= odd >> 8;
+  odd ^= odd >> 4;
+  return sevens | odd << 28;
 }
-__device__ inline uint4 with_signs(uint4 bytes, uint32_t signs) {
-  return {with_signs(bytes.x, signs), with_signs(bytes.y, signs >> 4), with_signs(bytes.z, signs >> 8),
-          with_signs(bytes.w, signs >> 12)};
+
+// Eight weights from entry `i` of four, with their signs.
+__device__ inline uint2 grid2_weights(uint32_t entry, uint32_t signs, uint32_t i) {
+  constexpr uint32_t kPlus = kGrid2Values[0] | kGrid2Values[1] << 8 | kGrid2Values[2] << 16;
+  constexpr uint32_t kMinus = (256u - kGrid2Values[0]) | (256u - kGrid2Values[1]) << 8 | (256u - kGrid2Values[2]) << 16;
+  const uint32_t selectors = entry | ((i < 2 ? signs << (2 - i) : signs >> (i - 2)) & 0x44444444u);
+  return {permute(kPlus, kMinus, selectors), permute(kPlus, kMinus, selectors >> 16)};
 }
+// 32 weights; number(i) is that of entry `i`.
+template <class Table, class Number>
+__device__ Bytes32 grid2_block(const Table& table, uint32_t signs, const Number& number) {
+  const uint2 a = grid2_weights(table(number(0)), signs, 0), b = grid2_weights(table(number(1)), signs, 1);
+  const uint2 c = grid2_weights(table(number(2)), signs, 2), d = grid2_weights(table(number(3)), signs, 3);
+  return {{a.x, a.y, b.x, b.y}, {c.x, c.y, d.x, d.y}};
+}
+
+// Bytes 0xFF where the weights of entry `i` of eight are negative. The permutation spreads the highest bit of each byte
+// over it.
+__device__ inline uint32_t grid3_minus(uint32_t signs, uint32_t i) {
+  return permute(signs << (7 - i / 2 - i % 2 * 4), 0, 0xBA98u);
+}
+// 32 weights from eight entries; weight(entry, minus) makes four.
+template <class Table, class Number, class Weight>
+__device__ Bytes32 grid3_block(const Table& table, uint32_t signs, const Number& number, const Weight& weight) {
+  const auto four = [&](uint32_t i) { return weight(table(number(i)), grid3_minus(signs, i)); };
+  return {{four(0), four(1), four(2), four(3)}, {four(4), four(5), four(6), four(7)}};
+}
+
+__device__ inline uint32_t byte_of(uint32_t word, uint32_t i) { return word >> (8 * i) & 255u; }
 
 // A block whose sub-scales hold for 32 weights: 1 + 2n, or for 16, ready to be multiplied. Magnitudes are below 64 and
 // sub-scales below 32, so the integers are below 2^31.

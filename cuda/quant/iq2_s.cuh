@@ -16,6 +16,7 @@ template <>
 struct Format<WeightType::kIQ2_S> {
   static constexpr bool kInteger = true;
   static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 5;
+  static constexpr uint32_t kEntries = 1024;
   struct Planes {
     const uint32_t *q, *signs;
     const uint8_t *high, *sub;
@@ -36,19 +37,18 @@ struct Format<WeightType::kIQ2_S> {
   __device__ static Regs load(const Planes& p) {
     return {load_stream(p.q), load_stream(p.signs), __ldg(p.scale), load_stream(p.high), load_stream(p.sub)};
   }
-  __device__ static uint2 entry(const Regs& r, uint32_t i) {
-    const uint32_t high = r.high;
-    return grid2_bytes(__ldg(kGridIQ2_S + ((r.q >> (8 * i) & 255u) | (high << (8 - 2 * i) & 0x300u))));
-  }
+  __device__ static uint32_t entry(uint32_t number) { return spread_pairs_over_nibbles(__ldg(kGridIQ2_S + number)); }
   using Words = GridWords;
-  __device__ static Words unpack(const Regs& r, uint32_t) {
-    const uint2 a = entry(r, 0), b = entry(r, 1), c = entry(r, 2), d = entry(r, 3);
-    return {{with_signs(uint4{a.x, a.y, b.x, b.y}, r.signs), with_signs(uint4{c.x, c.y, d.x, d.y}, r.signs >> 16)},
+  template <class Table>
+  __device__ static Words unpack(const Regs& r, uint32_t, const Table& table) {
+    const uint32_t high = r.high;
+    const auto number = [&](uint32_t i) { return byte_of(r.q, i) | (high << (8 - 2 * i) & 0x300u); };
+    return {grid2_block(table, r.signs, number),
             {odd_scale(r.sub & 15u), odd_scale(r.sub >> 4)},
             0.125f * half_bits(r.scale)};
   }
   __device__ static float dot(const Words& w, const std::byte* at, float total) { return grid_dot(w, Act(at), total); }
-  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s), out); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s, EntriesInMemory<Format>()), out); }
 };
 
 }  // namespace weir::cuda

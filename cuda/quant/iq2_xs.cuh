@@ -16,6 +16,7 @@ template <>
 struct Format<WeightType::kIQ2_XS> {
   static constexpr bool kInteger = true;
   static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 4;
+  static constexpr uint32_t kEntries = 512;
   struct Planes {
     const uint2* q;
     const uint8_t* sub;
@@ -32,19 +33,17 @@ struct Format<WeightType::kIQ2_XS> {
   }
   __device__ static Planes at(const Planes& p, size_t b) { return {p.q + b, p.sub + b, p.scale + b / 8}; }
   __device__ static Regs load(const Planes& p) { return {load_stream(p.q), __ldg(p.scale), load_stream(p.sub)}; }
-  // The entries of 16 weights, from a pair of numbers.
-  __device__ static uint4 entries(uint32_t pair) {
-    const uint2 a = grid2_bytes(__ldg(kGridIQ2_XS + (pair & 511u)));
-    const uint2 b = grid2_bytes(__ldg(kGridIQ2_XS + (pair >> 16 & 511u)));
-    return with_signs(uint4{a.x, a.y, b.x, b.y}, even_signs((pair >> 9 & 127u) | (pair >> 18 & 0x3F80u)));
-  }
+  __device__ static uint32_t entry(uint32_t number) { return spread_pairs_over_nibbles(__ldg(kGridIQ2_XS + number)); }
   using Words = GridWords;
-  __device__ static Words unpack(const Regs& r, uint32_t) {
-    return {
-        {entries(r.q.x), entries(r.q.y)}, {odd_scale(r.sub & 15u), odd_scale(r.sub >> 4)}, 0.125f * half_bits(r.scale)};
+  template <class Table>
+  __device__ static Words unpack(const Regs& r, uint32_t, const Table& table) {
+    const auto number = [&](uint32_t i) { return byte_of(r.q.x, i) | (r.q.y >> (20 + i) & 256u); };
+    return {grid2_block(table, with_eighth_signs(r.q.y), number),
+            {odd_scale(r.sub & 15u), odd_scale(r.sub >> 4)},
+            0.125f * half_bits(r.scale)};
   }
   __device__ static float dot(const Words& w, const std::byte* at, float total) { return grid_dot(w, Act(at), total); }
-  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s), out); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s, EntriesInMemory<Format>()), out); }
 };
 
 }  // namespace weir::cuda

@@ -16,6 +16,7 @@ template <>
 struct Format<WeightType::kIQ2_XXS> {
   static constexpr bool kInteger = true;
   static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 3;
+  static constexpr uint32_t kEntries = 256;
   struct Planes {
     const uint2* sub;
     const uint16_t* scale;
@@ -29,20 +30,16 @@ struct Format<WeightType::kIQ2_XXS> {
   }
   __device__ static Planes at(const Planes& p, size_t b) { return {p.sub + b, p.scale + b / 8}; }
   __device__ static Regs load(const Planes& p) { return {load_stream(p.sub), __ldg(p.scale)}; }
-  __device__ static uint2 entry(uint32_t q, uint32_t i) {
-    return grid2_bytes(__ldg(kGridIQ2_XXS + (q >> (8 * i) & 255u)));
-  }
+  __device__ static uint32_t entry(uint32_t number) { return spread_pairs_over_nibbles(__ldg(kGridIQ2_XXS + number)); }
   using Words = GridWords;
-  __device__ static Words unpack(const Regs& r, uint32_t) {
-    const uint32_t q = r.sub.x, signs = even_signs(r.sub.y);
+  template <class Table>
+  __device__ static Words unpack(const Regs& r, uint32_t, const Table& table) {
     const int sub = odd_scale(r.sub.y >> 28);
-    const uint2 a = entry(q, 0), b = entry(q, 1), c = entry(q, 2), d = entry(q, 3);
-    return {{with_signs(uint4{a.x, a.y, b.x, b.y}, signs), with_signs(uint4{c.x, c.y, d.x, d.y}, signs >> 16)},
-            {sub, sub},
-            0.125f * half_bits(r.scale)};
+    const auto number = [&](uint32_t i) { return byte_of(r.sub.x, i); };
+    return {grid2_block(table, with_eighth_signs(r.sub.y), number), {sub, sub}, 0.125f * half_bits(r.scale)};
   }
   __device__ static float dot(const Words& w, const std::byte* at, float total) { return grid_dot(w, Act(at), total); }
-  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s), out); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s, EntriesInMemory<Format>()), out); }
 };
 
 }  // namespace weir::cuda

@@ -16,6 +16,7 @@ template <>
 struct Format<WeightType::kIQ3_S> {
   static constexpr bool kInteger = true;
   static constexpr uint32_t kUnit = 32, kPieces = Act::kPieces, kRegisters = 6;
+  static constexpr uint32_t kEntries = 512;
   struct Planes {
     const uint2* q;
     const uint32_t* signs;
@@ -41,23 +42,35 @@ struct Format<WeightType::kIQ3_S> {
   __device__ static Regs load(const Planes& p) {
     return {load_stream(p.q), load_stream(p.signs), __ldg(p.sub), __ldg(p.scale), load_stream(p.high)};
   }
-  // Four entries of a half of the block, whose numbers are in a word and in four bits.
-  __device__ static uint4 entries(uint32_t q, uint32_t high) {
-    const auto entry = [&](uint32_t i) {
-      const uint32_t number = (q >> (8 * i) & 255u) | (high << (8 - i) & 256u);
-      return grid3_bytes(0x07050301u, 0x0F0D0B09u, __ldg(kGridIQ3_S + number));
-    };
-    return {entry(0), entry(1), entry(2), entry(3)};
+  __device__ static uint32_t entry(uint32_t number) { return spread_nibbles_over_bytes(__ldg(kGridIQ3_S + number)); }
+  // The weights are 2n + 1: n is an entry's number of three bits, or its complement, -n - 1, for a negative weight.
+  struct Words {
+    Bytes32 n;
+    int sub;
+    float scale;
+  };
+  // 2n + 1 of each byte.
+  __device__ static uint4 odd_bytes(uint4 n) {
+    const auto odd = [](uint32_t four) { return (four & 0x7F7F7F7Fu) << 1 | 0x01010101u; };
+    return {odd(n.x), odd(n.y), odd(n.z), odd(n.w)};
   }
-  using Words = GridWords;
-  __device__ static Words unpack(const Regs& r, uint32_t s) {
-    const int sub = odd_scale(r.sub >> (4 * s) & 15u);
-    return {{with_signs(entries(r.q.x, r.high), r.signs), with_signs(entries(r.q.y, r.high >> 4), r.signs >> 16)},
-            {sub, sub},
-            half_bits(r.scale)};
+  template <class Table>
+  __device__ static Words unpack(const Regs& r, uint32_t s, const Table& table) {
+    const uint32_t high = r.high;
+    const auto number = [&](uint32_t i) { return byte_of(i < 4 ? r.q.x : r.q.y, i % 4) | (high << (8 - i) & 256u); };
+    const auto weight = [](uint32_t bytes, uint32_t minus) { return bytes ^ minus; };
+    return {grid3_block(table, r.signs, number, weight), odd_scale(r.sub >> (4 * s) & 15u), half_bits(r.scale)};
   }
-  __device__ static float dot(const Words& w, const std::byte* at, float total) { return grid_dot(w, Act(at), total); }
-  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s), out); }
+  __device__ static float dot(const Words& w, const std::byte* at, float total) {
+    const Act a(at);
+    return fmaf(w.scale * a.scale, static_cast<float>(w.sub * (2 * dot32(w.n, a) + a.both)), total);
+  }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) {
+    const Words w = unpack(r, s, EntriesInMemory<Format>());
+    const float step = w.scale * static_cast<float>(w.sub);
+    signed_to_float(odd_bytes(w.n.low), step, out);
+    signed_to_float(odd_bytes(w.n.high), step, out + 16);
+  }
 };
 
 }  // namespace weir::cuda

@@ -18,14 +18,34 @@ constexpr int grid3_weight(const uint8_t (&values)[kN], uint32_t entry, size_t k
   return values[entry >> (4 * k) & 7];
 }
 
+// The bytes of four numbers of seven bits, from bit 0 of a word on.
+constexpr uint32_t sevens_in_bytes(uint32_t word) {
+  return (word & 0x7Fu) | (word << 1 & 0x7F00u) | (word << 2 & 0x7F0000u) | (word << 3 & 0x7F000000u);
+}
+
 // The sign bits of 32 weights from four numbers of seven bits each, from bit 0 on; the four bits above are ignored. The
 // eighth sign of a number makes the count of minus signs even.
 constexpr uint32_t even_signs(uint32_t word) {
-  const uint32_t seven = (word & 0x7Fu) | (word << 1 & 0x7F00u) | (word << 2 & 0x7F0000u) | (word << 3 & 0x7F000000u);
+  const uint32_t seven = sevens_in_bytes(word);
   uint32_t odd = seven ^ seven >> 4;  // bit 0 of each byte gathers the parity; what comes in from above is dropped
   odd ^= odd >> 2;
   odd ^= odd >> 1;
   return seven | (odd & 0x01010101u) << 7;
+}
+
+// Orders of the signs of 32 weights in the planes that GPUs read, in which one shift moves all the signs of an entry
+// where a permutation of bytes wants them. Bit 8j + k, the sign of weight k of eight, goes to bit j of nibble k for
+// entries of eight, whose weights are chosen by nibbles; to bit 4(k / 4) + j of byte k % 4 for entries of four, whose
+// weights are bytes. So in both, signs that are not stored, those of weights 7, leave a nibble of their own, the last.
+constexpr uint32_t signs_in_nibbles(uint32_t signs) {
+  uint32_t out = 0;
+  for (uint32_t i = 0; i < 32; ++i) out |= (signs >> i & 1u) << (4 * (i % 8) + i / 8);
+  return out;
+}
+constexpr uint32_t signs_in_bytes(uint32_t signs) {
+  uint32_t out = 0;
+  for (uint32_t i = 0; i < 32; ++i) out |= (signs >> i & 1u) << (8 * (i % 4) + i % 8 / 4 * 4 + i / 8);
+  return out;
 }
 
 // Value with the sign of bit i.

@@ -53,15 +53,20 @@ inline void decode(const BlockIQ2_S& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 56.392 scales.
 inline void make_random(BlockIQ2_S& block, float scale) { block.scale = f32_to_f16(scale / 56.392f); }
 
-// Planes: [B][4] bytes of q; [B] words of signs; [B] bytes of high, [B] bytes of sub-scales; [B/8] f16 scales; all as
-// in the file.
+// Planes: [B][4] bytes of q; [B] words of signs in nibbles (grid.h); [B] bytes of high, [B] bytes of sub-scales; [B/8] f16
+// scales.
 template <>
 struct PlaneLayout<WeightType::kIQ2_S> {
   static constexpr uint32_t kBytes[] = {32, 32, 8, 8, 2};
 
   static void place(const BlockIQ2_S& block, size_t b, size_t n, uint8_t* out) {
     std::memcpy(out + 4 * b, block.q, 32);
-    std::memcpy(out + 4 * n + 4 * b, block.signs, 32);
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t signs;
+      std::memcpy(&signs, block.signs + 4 * s, 4);
+      signs = signs_in_nibbles(signs);
+      std::memcpy(out + 4 * n + 4 * (b + s), &signs, 4);
+    }
     std::memcpy(out + 8 * n + b, block.high, 8);
     std::memcpy(out + 9 * n + b, block.sub_scales, 8);
     std::memcpy(out + 10 * n + b / 4, &block.scale, 2);

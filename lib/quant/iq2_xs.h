@@ -48,13 +48,24 @@ inline void decode(const BlockIQ2_XS& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 55.900 scales.
 inline void make_random(BlockIQ2_XS& block, float scale) { block.scale = f32_to_f16(scale / 55.900f); }
 
-// Planes: [B][4] words of 16 bits of q; [B] bytes of sub-scales; [B/8] f16 scales; all as in the file.
+// Planes: [B][2] words: bits 0..7 of four entries' numbers; their signs in nibbles (grid.h), of which the last has their
+// ninth bits. [B] bytes of sub-scales; [B/8] f16 scales.
 template <>
 struct PlaneLayout<WeightType::kIQ2_XS> {
   static constexpr uint32_t kBytes[] = {64, 8, 2};
 
   static void place(const BlockIQ2_XS& block, size_t b, size_t n, uint8_t* out) {
-    std::memcpy(out + 8 * b, reinterpret_cast<const uint8_t*>(&block) + offsetof(BlockIQ2_XS, q), 64);
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t low = 0, signs = 0, ninth = 0;
+      for (size_t i = 0; i < 4; ++i) {
+        const uint32_t q = block.q[4 * s + i];
+        low |= (q & 255u) << 8 * i;
+        signs |= q >> 9 << 8 * i;
+        ninth |= (q >> 8 & 1u) << i;
+      }
+      const uint32_t words[2] = {low, signs_in_nibbles(signs) | ninth << 28};
+      std::memcpy(out + 8 * (b + s), words, 8);
+    }
     std::memcpy(out + 8 * n + b, block.sub_scales, 8);
     std::memcpy(out + 9 * n + b / 4, &block.scale, 2);
   }

@@ -50,13 +50,18 @@ inline void decode(const BlockIQ2_XXS& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 53.362 scales.
 inline void make_random(BlockIQ2_XXS& block, float scale) { block.scale = f32_to_f16(scale / 53.362f); }
 
-// Planes: [B][2] words, as in the file: four bytes of q; signs and sub-scale. [B/8] f16 scales.
+// Planes: [B][2] words: four bytes of q; signs in nibbles (grid.h), of which the last is the sub-scale. [B/8] f16 scales.
 template <>
 struct PlaneLayout<WeightType::kIQ2_XXS> {
   static constexpr uint32_t kBytes[] = {64, 2};
 
   static void place(const BlockIQ2_XXS& block, size_t b, size_t n, uint8_t* out) {
-    std::memcpy(out + 8 * b, reinterpret_cast<const uint8_t*>(&block) + offsetof(BlockIQ2_XXS, sub), 64);
+    for (size_t s = 0; s < 8; ++s) {
+      const uint32_t word = block.sub[s].word;
+      const uint32_t signs = signs_in_nibbles(sevens_in_bytes(word)) | (word & 0xF0000000u);
+      std::memcpy(out + 8 * (b + s), block.sub[s].q, 4);
+      std::memcpy(out + 8 * (b + s) + 4, &signs, 4);
+    }
     std::memcpy(out + 8 * n + b / 4, &block.scale, 2);
   }
 };

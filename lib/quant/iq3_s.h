@@ -56,15 +56,20 @@ inline void decode(const BlockIQ3_S& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 140.24 scales.
 inline void make_random(BlockIQ3_S& block, float scale) { block.scale = f32_to_f16(scale / 140.24f); }
 
-// Planes: [B][8] bytes of q; [B] words of signs, [B] bytes of high; [B/8] words of sub-scales, [B/8] f16 scales; all as
-// in the file.
+// Planes: [B][8] bytes of q; [B] words of signs in bytes (grid.h), [B] bytes of high; [B/8] words of sub-scales, [B/8] f16
+// scales.
 template <>
 struct PlaneLayout<WeightType::kIQ3_S> {
   static constexpr uint32_t kBytes[] = {64, 32, 8, 4, 2};
 
   static void place(const BlockIQ3_S& block, size_t b, size_t n, uint8_t* out) {
     std::memcpy(out + 8 * b, block.q, 64);
-    std::memcpy(out + 8 * n + 4 * b, block.signs, 32);
+    for (size_t s = 0; s < 8; ++s) {
+      uint32_t signs;
+      std::memcpy(&signs, block.signs + 4 * s, 4);
+      signs = signs_in_bytes(signs);
+      std::memcpy(out + 8 * n + 4 * (b + s), &signs, 4);
+    }
     std::memcpy(out + 12 * n + b, block.high, 8);
     std::memcpy(out + 13 * n + b / 2, block.sub_scales, 4);
     std::memcpy(out + 13 * n + n / 2 + b / 4, &block.scale, 2);

@@ -51,14 +51,17 @@ inline void decode(const BlockIQ3_XXS& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 142.41 scales.
 inline void make_random(BlockIQ3_XXS& block, float scale) { block.scale = f32_to_f16(scale / 142.41f); }
 
-// Planes: [B][8] bytes of q; [B] words of signs and sub-scale; [B/8] f16 scales; all as in the file.
+// Planes: [B][8] bytes of q; [B] words of signs in bytes (grid.h), whose last nibble is the sub-scale; [B/8] f16 scales.
 template <>
 struct PlaneLayout<WeightType::kIQ3_XXS> {
   static constexpr uint32_t kBytes[] = {64, 32, 2};
 
   static void place(const BlockIQ3_XXS& block, size_t b, size_t n, uint8_t* out) {
     std::memcpy(out + 8 * b, block.q, 64);
-    std::memcpy(out + 8 * n + 4 * b, reinterpret_cast<const uint8_t*>(&block) + offsetof(BlockIQ3_XXS, sub), 32);
+    for (size_t s = 0; s < 8; ++s) {
+      const uint32_t signs = signs_in_bytes(sevens_in_bytes(block.sub[s])) | (block.sub[s] & 0xF0000000u);
+      std::memcpy(out + 8 * n + 4 * (b + s), &signs, 4);
+    }
     std::memcpy(out + 12 * n + b / 4, &block.scale, 2);
   }
 };

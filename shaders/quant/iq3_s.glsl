@@ -1,4 +1,4 @@
-// IQ3_S: two words of entries' numbers, a word of signs, a byte of ninth bits; words of sub-scales, f16 scales.
+// IQ3_S: two words of entries' numbers, a word of signs in bytes, a byte of ninth bits; words of sub-scales, f16 scales.
 // Contract: common/unpack.glsl.
 #include "common/grid.glsl"
 #include "common/unpack.glsl"
@@ -15,10 +15,10 @@ vec4 iq3_s_values(uint entry) {
 void decode8(uvec2 data, uint n, uint b, uint g, out vec4 lo, out vec4 hi) {
     Words p = Words(data);
     const uint units = n / 8u, s = b & 7u;
-    const uint q = p.v[2u * b + (g >> 1)] >> (16u * (g & 1u)), signs = p.v[2u * n + b] >> (8u * g);
+    const uint q = p.v[2u * b + (g >> 1)] >> (16u * (g & 1u)), signs = signs_of(p.v[2u * n + b], g);
     const uint high = u8_at(p, 3u * n, b) >> (2u * g);
     const uint sub = p.v[26u * units + (b >> 3)] >> (4u * s) & 15u;
     const float step = half_at(p, 27u * units, b >> 3) * float(1u + 2u * sub);
-    lo = with_signs(step * iq3_s_values((q & 255u) | (high & 1u) << 8), signs, 0u);
-    hi = with_signs(step * iq3_s_values((q >> 8 & 255u) | (high >> 1 & 1u) << 8), signs, 4u);
+    lo = with_low_bytes(step * iq3_s_values((q & 255u) | (high & 1u) << 8), signs);
+    hi = with_high_bytes(step * iq3_s_values((q >> 8 & 255u) | (high >> 1 & 1u) << 8), signs);
 }

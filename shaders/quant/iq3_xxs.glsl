@@ -1,4 +1,4 @@
-// IQ3_XXS: two words of entries' numbers, a word of signs and sub-scale; f16 scales. Contract: common/unpack.glsl.
+// IQ3_XXS: two words of entries' numbers, a word of signs in bytes and sub-scale; f16 scales. Contract: common/unpack.glsl.
 #include "common/grid.glsl"
 #include "common/unpack.glsl"
 
@@ -16,8 +16,8 @@ vec4 iq3_xxs_values(uint entry) {
 void decode8(uvec2 data, uint n, uint b, uint g, out vec4 lo, out vec4 hi) {
     Words p = Words(data);
     const uint q = p.v[2u * b + (g >> 1)] >> (16u * (g & 1u)), word = p.v[2u * n + b];
-    const uint signs = even_signs(word >> (7u * g) & 127u);
+    const uint signs = even_signs_of(word, g);
     const float step = 0.5 * half_at(p, 3u * n, b >> 3) * float(1u + 2u * (word >> 28));
-    lo = with_signs(step * iq3_xxs_values(q & 255u), signs, 0u);
-    hi = with_signs(step * iq3_xxs_values(q >> 8 & 255u), signs, 4u);
+    lo = with_low_bytes(step * iq3_xxs_values(q & 255u), signs);
+    hi = with_high_bytes(step * iq3_xxs_values(q >> 8 & 255u), signs);
 }

@@ -105,8 +105,8 @@ struct Group {
 // Decodes and multiplies unit `u` of the matrix, as lane u % 32 of a warp does. Returns what is wrong, "" if nothing: a
 // lane has a stack of its own, from which a test cannot fail.
 template <class F>
-std::string check_unit(const typename F::Planes& planes, const std::vector<float>& want, const Group<F>& group,
-                       uint32_t u) {
+std::string check_unit(const typename F::Planes& planes, const cuda::Entries<F>& entries,
+                       const std::vector<float>& want, const Group<F>& group, uint32_t u) {
   char text[128];
   const auto regs = F::load(F::at(planes, u));
   const float* w = want.data() + size_t{u} * F::kUnit;
@@ -124,7 +124,7 @@ std::string check_unit(const typename F::Planes& planes, const std::vector<float
     sum += term;
     size += std::fabs(term);
   }
-  const float dot = F::dot(F::unpack(regs, u % 8), group.bytes + lane * cuda::kPieceBytes, 1.0f);
+  const float dot = F::dot(entries.unpack(regs, u % 8), group.bytes + lane * cuda::kPieceBytes, 1.0f);
   // Integers are exact within a unit; a handful of f32 operations follow, on terms of minima up to some times as large.
   if (std::fabs(double{dot} - sum) <= 4e-6 * size) return "";
   std::snprintf(text, sizeof(text), "unit %u gives %.9g, not %.9g", u, double{dot}, sum);
@@ -132,7 +132,7 @@ std::string check_unit(const typename F::Planes& planes, const std::vector<float
 }
 
 template <WeightType T>
-void check_type() {
+void check_type(size_t shared_bytes) {
   using F = cuda::Format<T>;
   const Matrix m(T);
   const std::vector<float> want = m.decoded();
@@ -141,13 +141,17 @@ void check_type() {
   const uint32_t n_units = kRows * m.w.n_cols / F::kUnit;
   const typename F::Planes planes = F::planes(memory.data(), n_units);
   cuda::HostBlock warp(cuda::kWarp);
+  const uint32_t table_bytes = cuda::Entries<F>::bytes(shared_bytes);
+  DeviceMemory table(table_bytes, 0xFF);
   cuda::misaligned_loads = 0;
   for (uint32_t first = 0; first < n_units; first += cuda::kGroupUnits) {
     const Group<F> group(first);
     std::string wrong;
     const std::string error = warp.run([&] {
       const uint32_t u = first + cuda::threadIdx.x;
-      if (u < n_units && wrong.empty()) wrong = check_unit<F>(planes, want, group, u);
+      const cuda::Entries<F> entries(reinterpret_cast<std::byte*>(table.data()), table_bytes, cuda::kWarp);
+      cuda::__syncthreads();
+      if (u < n_units && wrong.empty()) wrong = check_unit<F>(planes, entries, want, group, u);
     });
     if (!wrong.empty() || !error.empty()) fail_msg("%s: %s%s", weight_type_info(T).name, wrong.c_str(), error.c_str());
   }
@@ -155,7 +159,9 @@ void check_type() {
 }
 
 void weight_formats__units_equal_the_reference(void**) {
-#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) check_type<WeightType::k##Name>();
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
+  check_type<WeightType::k##Name>(64 * 1024);                           \
+  check_type<WeightType::k##Name>(228 * 1024);
 #include "quant/quants.inc"
 #undef WEIR_QUANT
 }
