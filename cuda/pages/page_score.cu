@@ -9,10 +9,10 @@
 #include "cuda/common/base.cuh"
 #include "cuda/common/mma_bf16.cuh"
 #include "cuda/common/team_sum.cuh"
+#include "cuda/pages/page_score.cuh"
 #include "device/kernels/page_score_step.h"
 #include "ops/page_score.h"
 #include "ops/rope_append.h"
-#include "cuda/pages/page_score.cuh"
 
 namespace weir::cuda {
 namespace {

@@ -423,18 +423,18 @@ void glu(float* gate, const float* up, size_t n) {
 }
 
 const ActKernels& kernels() {
-  static constexpr ActKernels table = {.target = HWY_TARGET,
-                                       .has_gemm = false,
-                                       .integer_gemm = false,
-                                       .vector_tokens = 1,
-                                       .panel_vectors = 1,
-                                       .quantize = quantize,
-                                       .pack = nullptr,
-                                       .pack_float = nullptr,
-                                       .multiply = {},
-                                       .store = nullptr,
-                                       .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>,
-                                               glu<Gate::kRelu>}};
+  static constexpr ActKernels table = {
+      .target = HWY_TARGET,
+      .has_gemm = false,
+      .integer_gemm = false,
+      .vector_tokens = 1,
+      .panel_vectors = 1,
+      .quantize = quantize,
+      .pack = nullptr,
+      .pack_float = nullptr,
+      .multiply = {},
+      .store = nullptr,
+      .glu = {glu<Gate::kSilu>, glu<Gate::kGelu>, glu<Gate::kClamped>, glu<Gate::kRelu>}};
   return table;
 }
 

@@ -12,11 +12,10 @@ void decode_row(const void* blocks, float* out, size_t n) {
   for (size_t i = 0; i < n / Block::kWeights; ++i) decode(block[i], out + i * Block::kWeights);
 }
 
-#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)                                \
-  static_assert(Block##Name::kWeights == (block_weights) && sizeof(Block##Name) == (block_bytes)); \
-  static_assert((block_weights) == 1 || (block_weights) == 32 || (block_weights) == 64 ||          \
-                    (block_weights) == 256,                                                        \
-                "kernels know numbers, blocks of 32 and 64 and super-blocks of 256 weights");      \
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes)                                               \
+  static_assert(Block##Name::kWeights == (block_weights) && sizeof(Block##Name) == (block_bytes));                \
+  static_assert((block_weights) == 1 || (block_weights) == 32 || (block_weights) == 64 || (block_weights) == 256, \
+                "kernels know numbers, blocks of 32 and 64 and super-blocks of 256 weights");                     \
   static_assert(alignof(Block##Name) == 1, "blocks lie at any address");
 #include "quant/quants.inc"
 #undef WEIR_QUANT

@@ -1,8 +1,8 @@
 // The beginning of a decode step.
 #include <bit>
 
-#include "device/kernels/step_begin.h"
 #include "device/kernels/add_left.h"
+#include "device/kernels/step_begin.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops_sizes.h"
 #include "vulkan/ops_tables.h"

@@ -1,8 +1,8 @@
 // The ops over the tables of pages: scores, selection and stamps.
 #include <algorithm>
 
-#include "device/kernels/page_score_step.h"
 #include "device/kernels/list_windows.h"
+#include "device/kernels/page_score_step.h"
 #include "device/kernels/page_softmax.h"
 #include "device/kernels/page_stamp_at.h"
 #include "ops/page_accumulate.h"

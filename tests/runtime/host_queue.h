@@ -10,8 +10,8 @@
 #include <functional>
 #include <vector>
 
-#include "device/kernels/attn_decode.h"
 #include "device/kernels/add_left.h"
+#include "device/kernels/attn_decode.h"
 #include "device/kernels/attn_stop.h"
 #include "device/kernels/compensate.h"
 #include "device/kernels/copies.h"
