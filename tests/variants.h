@@ -1,8 +1,9 @@
 // Vulkan's driver for the processor compiles each variant of a kernel (lib/vulkan/pipelines.h, Variant) for 1 to 20
 // seconds, which is nearly all that the quick tests on it take. They set WEIR_TEST_VARIANTS=some: every kernel, every
 // weight type and the values of each constant are tested, but not each value with each of the others. So do those of
-// matrices on the CPU, which run for each instruction set. On a GPU, and in `./dev test --long` (every_variant/<test>),
-// all of them are.
+// matrices on the CPU, which run for each instruction set. WEIR_TEST_VARIANTS=few, for that driver, also leaves out the
+// two types that it takes half a minute for. On a GPU, and in `./dev test --long` (every_variant/<test>), all of them
+// are tested.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,12 @@ namespace weir::test {
 
 inline bool every_variant() {
   const char* const asked = std::getenv("WEIR_TEST_VARIANTS");
-  return asked == nullptr || std::strcmp(asked, "some") != 0;
+  return asked == nullptr || (std::strcmp(asked, "some") != 0 && std::strcmp(asked, "few") != 0);
+}
+inline bool is_left_out(WeightType type) {
+  const char* const asked = std::getenv("WEIR_TEST_VARIANTS");
+  const bool is_slow = type == WeightType::kIQ2_S || type == WeightType::kIQ3_S;
+  return is_slow && asked != nullptr && std::strcmp(asked, "few") == 0;
 }
 
 // Types that decode by grids. They differ in their grids and in where signs and scales lie. The driver takes 2 seconds
@@ -32,7 +38,7 @@ inline bool has_grid(WeightType type) {
 inline bool is_variant_of(WeightType type, uint32_t n_tok) {
   if (every_variant() || type == WeightType::kF32 || type == WeightType::kQ8_0 || type == WeightType::kQ4_K)
     return true;
-  if (has_grid(type) && type != WeightType::kIQ3_XXS) return n_tok == 1;
+  if (has_grid(type) && type != WeightType::kIQ3_XXS) return n_tok == 1 && !is_left_out(type);
   return n_tok <= 2 || (n_tok > 8 && n_tok <= 16);
 }
 
