@@ -45,8 +45,7 @@ struct UnitStore {
 
 // Types without blocks have small units, which the lanes write themselves.
 template <uint32_t kUnit, uint32_t kThreads>
-  requires(kUnit <= 8)
-struct UnitStore<kUnit, kThreads> {
+requires(kUnit <= 8) struct UnitStore<kUnit, kThreads> {
   __device__ void store(const float (&v)[kUnit], uint32_t n_units, __half* to) {
     const uint32_t lane = threadIdx.x % kWarp;
     if (lane >= n_units) return;

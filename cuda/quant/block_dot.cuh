@@ -115,8 +115,8 @@ __device__ inline int dot32(const Bytes32& w, const Act& a) {
 template <WeightType T>
 struct Format;
 
-// What the lanes of a GEMV's block unpack with. Where a format has a table (grid.cuh) it takes bytes() of shared memory,
-// a power of two and at least 16 for each entry, which all threads fill.
+// What the lanes of a GEMV's block unpack with. Where a format has a table (grid.cuh) it takes bytes() of shared
+// memory, a power of two and at least 16 for each entry, which all threads fill.
 template <class F>
 struct Entries {
   static uint32_t bytes(size_t) { return 0; }

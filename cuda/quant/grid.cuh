@@ -1,6 +1,6 @@
 // What the types with grids have in common on the GPU (lib/quant/grid.h). A lane looks up entries of its own, each at
-// another place. A GEMV has the table in shared memory, in so many copies that few lanes meet in a bank, and in the form
-// that the arithmetic wants: what four weights then take beyond the load are a byte permutation and few other
+// another place. A GEMV has the table in shared memory, in so many copies that few lanes meet in a bank, and in the
+// form that the arithmetic wants: what four weights then take beyond the load are a byte permutation and few other
 // instructions. Where a lane decodes few units the table is read from memory, through L1.
 //
 // Entries of eight: nibble k selects the magnitude of weight k, 8, 25 or 43, and its bit 2 the negative. Entries of
@@ -19,7 +19,7 @@ struct EntriesInMemory {
   __device__ uint32_t operator()(uint32_t number) const { return F::entry(number); }
 };
 template <class F>
-  requires requires { F::kEntries; }
+requires requires { F::kEntries; }
 struct Entries<F> {
   // 32 copies of 256 entries: no two lanes meet. 16 of 512, 8 of 1,024: a load takes two or three turns. Half of that
   // where a block has 64 KiB, so that inputs of 18,432 numbers fit beside it.

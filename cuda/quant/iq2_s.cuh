@@ -48,7 +48,9 @@ struct Format<WeightType::kIQ2_S> {
             0.125f * half_bits(r.scale)};
   }
   __device__ static float dot(const Words& w, const std::byte* at, float total) { return grid_dot(w, Act(at), total); }
-  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s, EntriesInMemory<Format>()), out); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) {
+    grid_decode(unpack(r, s, EntriesInMemory<Format>()), out);
+  }
 };
 
 }  // namespace weir::cuda

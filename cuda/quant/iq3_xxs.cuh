@@ -46,7 +46,9 @@ struct Format<WeightType::kIQ3_XXS> {
     return {grid3_block(table, with_eighth_signs(r.sub), number, weight), {sub, sub}, 0.5f * half_bits(r.scale)};
   }
   __device__ static float dot(const Words& w, const std::byte* at, float total) { return grid_dot(w, Act(at), total); }
-  __device__ static void decode(const Regs& r, uint32_t s, float* out) { grid_decode(unpack(r, s, EntriesInMemory<Format>()), out); }
+  __device__ static void decode(const Regs& r, uint32_t s, float* out) {
+    grid_decode(unpack(r, s, EntriesInMemory<Format>()), out);
+  }
 };
 
 }  // namespace weir::cuda

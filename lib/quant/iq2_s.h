@@ -53,8 +53,8 @@ inline void decode(const BlockIQ2_S& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 56.392 scales.
 inline void make_random(BlockIQ2_S& block, float scale) { block.scale = f32_to_f16(scale / 56.392f); }
 
-// Planes: [B][4] bytes of q; [B] words of signs in nibbles (grid.h); [B] bytes of high, [B] bytes of sub-scales; [B/8] f16
-// scales.
+// Planes: [B][4] bytes of q; [B] words of signs in nibbles (grid.h); [B] bytes of high, [B] bytes of sub-scales; [B/8]
+// f16 scales.
 template <>
 struct PlaneLayout<WeightType::kIQ2_S> {
   static constexpr uint32_t kBytes[] = {32, 32, 8, 8, 2};

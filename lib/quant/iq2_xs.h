@@ -48,8 +48,8 @@ inline void decode(const BlockIQ2_XS& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 55.900 scales.
 inline void make_random(BlockIQ2_XS& block, float scale) { block.scale = f32_to_f16(scale / 55.900f); }
 
-// Planes: [B][2] words: bits 0..7 of four entries' numbers; their signs in nibbles (grid.h), of which the last has their
-// ninth bits. [B] bytes of sub-scales; [B/8] f16 scales.
+// Planes: [B][2] words: bits 0..7 of four entries' numbers; their signs in nibbles (grid.h), of which the last has
+// their ninth bits. [B] bytes of sub-scales; [B/8] f16 scales.
 template <>
 struct PlaneLayout<WeightType::kIQ2_XS> {
   static constexpr uint32_t kBytes[] = {64, 8, 2};

@@ -50,7 +50,8 @@ inline void decode(const BlockIQ2_XXS& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 53.362 scales.
 inline void make_random(BlockIQ2_XXS& block, float scale) { block.scale = f32_to_f16(scale / 53.362f); }
 
-// Planes: [B][2] words: four bytes of q; signs in nibbles (grid.h), of which the last is the sub-scale. [B/8] f16 scales.
+// Planes: [B][2] words: four bytes of q; signs in nibbles (grid.h), of which the last is the sub-scale. [B/8] f16
+// scales.
 template <>
 struct PlaneLayout<WeightType::kIQ2_XXS> {
   static constexpr uint32_t kBytes[] = {64, 2};

@@ -56,8 +56,8 @@ inline void decode(const BlockIQ3_S& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 140.24 scales.
 inline void make_random(BlockIQ3_S& block, float scale) { block.scale = f32_to_f16(scale / 140.24f); }
 
-// Planes: [B][8] bytes of q; [B] words of signs in bytes (grid.h), [B] bytes of high; [B/8] words of sub-scales, [B/8] f16
-// scales.
+// Planes: [B][8] bytes of q; [B] words of signs in bytes (grid.h), [B] bytes of high; [B/8] words of sub-scales, [B/8]
+// f16 scales.
 template <>
 struct PlaneLayout<WeightType::kIQ3_S> {
   static constexpr uint32_t kBytes[] = {64, 32, 8, 4, 2};

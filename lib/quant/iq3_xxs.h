@@ -51,7 +51,8 @@ inline void decode(const BlockIQ3_XXS& block, float* out) {
 // Turns random bytes into a valid block: everything else stays uniform; the standard deviation is then 142.41 scales.
 inline void make_random(BlockIQ3_XXS& block, float scale) { block.scale = f32_to_f16(scale / 142.41f); }
 
-// Planes: [B][8] bytes of q; [B] words of signs in bytes (grid.h), whose last nibble is the sub-scale; [B/8] f16 scales.
+// Planes: [B][8] bytes of q; [B] words of signs in bytes (grid.h), whose last nibble is the sub-scale; [B/8] f16
+// scales.
 template <>
 struct PlaneLayout<WeightType::kIQ3_XXS> {
   static constexpr uint32_t kBytes[] = {64, 32, 2};

@@ -13,8 +13,8 @@ vec4 grid2_values(uint entry, uint shift) {
 // The numbers of the four weights of an entry.
 uvec4 grid3_numbers(uint entry) { return uvec4(entry, entry >> 4, entry >> 8, entry >> 12) & 7u; }
 
-// Signs of eight weights in the order of nibbles and in that of bytes (lib/quant/grid.h), moved so that those of entry g
-// begin at bit 0: they are bits 0, 4, 8 .. 28, or bits 0, 8, 16, 24 and 4, 12, 20, 28. The last is bit 28 in both.
+// Signs of eight weights in the order of nibbles and in that of bytes (lib/quant/grid.h), moved so that those of entry
+// g begin at bit 0: they are bits 0, 4, 8 .. 28, or bits 0, 8, 16, 24 and 4, 12, 20, 28. The last is bit 28 in both.
 uint signs_of(uint signs, uint g) { return signs >> g & 0x11111111u; }
 // The same from seven signs: the eighth makes the count of minus signs even.
 uint even_signs_of(uint signs, uint g) {

@@ -1,5 +1,5 @@
-// IQ2_S: a word of entries' numbers, a word of signs in nibbles, a byte of their highest bits, a byte of sub-scales; f16 scales.
-// Contract: common/unpack.glsl.
+// IQ2_S: a word of entries' numbers, a word of signs in nibbles, a byte of their highest bits, a byte of sub-scales;
+// f16 scales. Contract: common/unpack.glsl.
 #include "common/grid.glsl"
 #include "common/unpack.glsl"
 

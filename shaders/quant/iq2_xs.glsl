@@ -1,5 +1,5 @@
-// IQ2_XS: a word of entries' numbers, one of signs in nibbles and ninth bits, a byte of sub-scales; f16 scales. Contract:
-// common/unpack.glsl.
+// IQ2_XS: a word of entries' numbers, one of signs in nibbles and ninth bits, a byte of sub-scales; f16 scales.
+// Contract: common/unpack.glsl.
 #include "common/grid.glsl"
 #include "common/unpack.glsl"
 

@@ -1,5 +1,5 @@
-// IQ3_S: two words of entries' numbers, a word of signs in bytes, a byte of ninth bits; words of sub-scales, f16 scales.
-// Contract: common/unpack.glsl.
+// IQ3_S: two words of entries' numbers, a word of signs in bytes, a byte of ninth bits; words of sub-scales, f16
+// scales. Contract: common/unpack.glsl.
 #include "common/grid.glsl"
 #include "common/unpack.glsl"
 

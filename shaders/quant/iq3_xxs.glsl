@@ -1,4 +1,5 @@
-// IQ3_XXS: two words of entries' numbers, a word of signs in bytes and sub-scale; f16 scales. Contract: common/unpack.glsl.
+// IQ3_XXS: two words of entries' numbers, a word of signs in bytes and sub-scale; f16 scales. Contract:
+// common/unpack.glsl.
 #include "common/grid.glsl"
 #include "common/unpack.glsl"
 

@@ -160,7 +160,7 @@ void check_type(size_t shared_bytes) {
 
 void weight_formats__units_equal_the_reference(void**) {
 #define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
-  check_type<WeightType::k##Name>(64 * 1024);                           \
+  check_type<WeightType::k##Name>(64 * 1024);                       \
   check_type<WeightType::k##Name>(228 * 1024);
 #include "quant/quants.inc"
 #undef WEIR_QUANT
