@@ -19,7 +19,7 @@ struct Noise {
   uint32_t seed;
   double tau, tau_end;
   uint32_t tokens;
-  double at(uint32_t n) const { return tau + (tau_end - tau) * std::min(1.0, double{n} / tokens); }
+  double at(uint32_t n) const { return tau + (tau_end - tau) * std::min(1.0, static_cast<double>(n) / tokens); }
 };
 
 // Gumbel noise of a page, from the uniform number that its hash stands for.
