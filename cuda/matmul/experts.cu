@@ -244,12 +244,14 @@ Status launch_gemv(OpContext& cx, const ExpertGemvArgs& args, const Weight& firs
   ExpertGemvArgs a = args;
   a.n_units = first.n_cols / F::kUnit;
   constexpr uint32_t kUnroll = Tile<F, kGlu>::kUnroll;
-  a.entry_bytes = Entries<F>::bytes(device().shared_bytes);
-  const size_t bytes = a.entry_bytes + column_bytes(input_shape<F>(), a.n_in, kUnroll);
+  const size_t room = device().shared_bytes - 2048;  // less what the static arrays take
+  const size_t inputs = column_bytes(input_shape<F>(), a.n_in, kUnroll);
+  a.entry_bytes = Entries<F>::bytes(inputs < room ? room - inputs : 0);
+  const size_t bytes = a.entry_bytes + inputs;
   const auto kernel = expert_gemv_kernel<F, kGlu>;
   if (bytes > 47 * 1024) {
-    const auto most = static_cast<int>(device().shared_bytes - 2048);  // less what the static arrays take
-    if (bytes > static_cast<size_t>(most)) {
+    const auto most = static_cast<int>(room);
+    if (bytes > room) {
       return fail(WEIR_ERR_UNSUPPORTED, "experts: %u inputs do not fit into the device's shared memory", a.n_in);
     }
     WEIR_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),

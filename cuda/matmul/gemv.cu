@@ -37,7 +37,7 @@ constexpr uint32_t kernel_columns(uint32_t n) { return n <= 2 ? n : n <= 4 ? 4 :
 bool fit_together(WeightType type, uint32_t n, uint32_t n_cols) {
   const GemvOfType t = of_type(type);
   const uint32_t unroll = n == 1 ? 1 : gemv_kernels::unroll_of_columns(kernel_columns(n), t.integer, t.registers);
-  return size_t{n} * column_bytes(t.input, n_cols, unroll) <= input_room(t.entry_bytes);
+  return size_t{n} * column_bytes(t.input, n_cols, unroll) <= input_room(t.min_entry_bytes);
 }
 
 // Number of groups, of about equal size, into which the columns are divided so that the inputs of each group fit into
@@ -85,7 +85,8 @@ AllColumns parts_of_type(const GemvArgs& a, uint32_t i, bool (&done)[3]) {
 
 uint32_t gemv_max_cols(WeightType type) {
   const GemvOfType t = of_type(type);
-  return static_cast<uint32_t>(input_room(t.entry_bytes) / column_bytes(t.input, 1, 1)) * kGroupUnits * t.input.weights;
+  return static_cast<uint32_t>(input_room(t.min_entry_bytes) / column_bytes(t.input, 1, 1)) * kGroupUnits *
+         t.input.weights;
 }
 
 Status gemv(OpContext& cx, const GemvArgs& a) {

@@ -423,13 +423,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks<F, kColumns>)
   } while (take(odd));
 }
 
-// What the kernel's static arrays leave, and what a format's table leaves for inputs.
+// What the kernel's static arrays leave, and what the smallest table of a format leaves for inputs.
 inline size_t shared_room() { return device().shared_bytes - 1024; }
-template <class F>
-uint32_t entry_bytes() {
-  return Entries<F>::bytes(device().shared_bytes);
-}
-inline size_t input_room(uint32_t entry_bytes) { return shared_room() - entry_bytes; }
+inline size_t input_room(uint32_t min_entry_bytes) { return shared_room() - min_entry_bytes; }
 
 using AllColumns = GemvKernelArgs<kMaxColumns>;
 
@@ -450,11 +446,12 @@ Status launch_columns(OpContext& cx, const AllColumns& all, uint32_t first, uint
   k.n_columns = n;
   std::copy_n(all.x + first, n, k.x);
   for (uint32_t c = 0; c < n; ++c) std::copy_n(all.y[first + c], 3, k.y[c]);
-  k.entry_bytes = entry_bytes<F>();
   k.input_bytes = column_bytes(input_shape<F>(), k.n_cols, kUnroll);
+  const size_t inputs = size_t{n} * k.input_bytes;
+  k.entry_bytes = Entries<F>::bytes(inputs < shared_room() ? shared_room() - inputs : 0);
 
   const auto kernel = gemv_kernel<F, kUnroll, kGlu, kColumns>;
-  const size_t bytes = k.entry_bytes + size_t{n} * k.input_bytes;
+  const size_t bytes = k.entry_bytes + inputs;
   // Without asking a block has 48 KiB, of which the kernel's static array takes a little. The maximum is requested,
   // because one graph may hold a kernel with several sizes.
   if (bytes > 47 * 1024) {
@@ -482,7 +479,7 @@ Launcher launcher_of(uint32_t n_cols) {
     const uint32_t n_units = n_cols / F::kUnit;
     constexpr uint32_t kMax = 4 / (kGlu ? 2 : 1), kTwo = kMax < 2 ? kMax : 2;
     const auto fits = [&](uint32_t unroll) {
-      return column_bytes(input_shape<F>(), n_cols, unroll) <= input_room(entry_bytes<F>());
+      return column_bytes(input_shape<F>(), n_cols, unroll) <= input_room(Entries<F>::kMinBytes);
     };
     if (n_units <= kWarp || !fits(kTwo)) return launch_columns<F, 1, kGlu, kColumns>;
     if (n_units <= 2 * kWarp || !fits(kMax)) return launch_columns<F, kTwo, kGlu, kColumns>;
@@ -497,7 +494,7 @@ struct GemvOfType {
   InputShape input;
   bool integer;
   uint32_t registers;  // of one unit
-  uint32_t entry_bytes;
+  uint32_t min_entry_bytes;
   // The launcher for a kernel of 1, 2, 4 or kMaxColumns columns.
   gemv_kernels::Launcher (*find)(bool glu, uint32_t columns, uint32_t n_cols);
 };
@@ -512,7 +509,7 @@ gemv_kernels::Launcher find_gemv(uint32_t columns, uint32_t n_cols) {
 
 template <class F>
 GemvOfType gemv_of_type() {
-  return {input_shape<F>(), F::kInteger, F::kRegisters, gemv_kernels::entry_bytes<F>(),
+  return {input_shape<F>(), F::kInteger, F::kRegisters, Entries<F>::kMinBytes,
           [](bool glu, uint32_t columns, uint32_t n_cols) {
             return glu ? find_gemv<F, true>(columns, n_cols) : find_gemv<F, false>(columns, n_cols);
           }};

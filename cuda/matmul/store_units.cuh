@@ -1,8 +1,8 @@
 // How a warp writes the weights that its lanes decoded, each a unit, as f16 one behind the other.
 //
-// A lane's unit is 64 bytes. Lanes that wrote theirs themselves would touch a part of as many sectors with each
-// instruction as there are lanes; so the pieces of 16 bytes change lanes in shared memory, and every instruction writes
-// 512 bytes in a row. An H200 decodes 32 MiB of f16 from Q4_K in some 16 us instead of 49.
+// The unit of a quantised type is 64 bytes. If lanes wrote their own, each store would touch 32 sectors and fill a part
+// of each; so the pieces of 16 bytes change lanes in shared memory, and every store writes 512 bytes in a row. An H200
+// decodes 32 MiB of f16 from Q4_K in some 16 us instead of 49.
 #pragma once
 
 #include "cuda/common/base.cuh"

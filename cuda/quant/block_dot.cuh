@@ -111,14 +111,15 @@ __device__ inline int dot32(const Bytes32& w, const Act& a) {
 // dot returns `total` plus the dot product of the block and the input `at`. Its fma are explicit: if the compiler chose
 // them, kernels with different surrounding code could round differently.
 //
-// Formats with grids also have kEntries, and unpack takes the table of entries (grid.cuh).
+// Formats with grids also have kEntries and entry(number), and unpack takes the table of entries (grid.cuh).
 template <WeightType T>
 struct Format;
 
-// What the lanes of a GEMV's block unpack with. Where a format has a table (grid.cuh) it takes bytes() of shared
-// memory, a power of two and at least 16 for each entry, which all threads fill.
+// What the lanes of a GEMV's block unpack with. Where a format has a table (grid.cuh) it takes bytes(room) of shared
+// memory, which all threads fill: a power of two, as much as is of use of `room` bytes, and kMinBytes at least.
 template <class F>
 struct Entries {
+  static constexpr uint32_t kMinBytes = 0;
   static uint32_t bytes(size_t) { return 0; }
   __device__ Entries(std::byte*, uint32_t, uint32_t) {}
   __device__ typename F::Words unpack(const typename F::Regs& r, uint32_t s) const { return F::unpack(r, s); }

@@ -13,7 +13,7 @@
 
 namespace weir::cuda {
 
-// A format's table in memory: F::entry(number), and in shared memory.
+// A format's table in memory, and in shared memory.
 template <class F>
 struct EntriesInMemory {
   __device__ uint32_t operator()(uint32_t number) const { return F::entry(number); }
@@ -21,9 +21,14 @@ struct EntriesInMemory {
 template <class F>
 requires requires { F::kEntries; }
 struct Entries<F> {
-  // 32 copies of 256 entries: no two lanes meet. 16 of 512, 8 of 1,024: a load takes two or three turns. Half of that
-  // where a block has 64 KiB, so that inputs of 18,432 numbers fit beside it.
-  static uint32_t bytes(size_t shared_bytes) { return shared_bytes < 96 * 1024 ? 16 * 1024 : 32 * 1024; }
+  // 32 copies of 256 entries: no two lanes meet. 16 of 512, 8 of 1,024: a load takes two or three turns. Fewer copies
+  // where the inputs leave less room: that costs less than another launch, which would read the weights again.
+  static constexpr uint32_t kMinBytes = F::kEntries * sizeof(uint32_t), kMaxBytes = 32 * 1024;
+  static uint32_t bytes(size_t room) {
+    uint32_t bytes = kMaxBytes;
+    while (bytes > room && bytes > kMinBytes) bytes /= 2;
+    return bytes;
+  }
   const uint32_t* lane;  // the first entry of its copy
   uint32_t copies;
 
@@ -31,8 +36,12 @@ struct Entries<F> {
       : lane(reinterpret_cast<const uint32_t*>(table)), copies(n_bytes / (F::kEntries * sizeof(uint32_t))) {
     lane += threadIdx.x % copies;
     for (uint32_t i = threadIdx.x; i < n_bytes / sizeof(uint4); i += n_threads) {
-      const uint32_t entry = F::entry(4 * i / copies);
-      reinterpret_cast<uint4*>(table)[i] = {entry, entry, entry, entry};
+      const uint32_t at = 4 * i;
+      uint4 four = {};
+      four.x = four.y = four.z = four.w = F::entry(at / copies);
+      if (copies == 2) four.z = four.w = F::entry(at / 2 + 1);
+      if (copies == 1) four.y = F::entry(at + 1), four.z = F::entry(at + 2), four.w = F::entry(at + 3);
+      reinterpret_cast<uint4*>(table)[i] = four;
     }
   }
   __device__ uint32_t operator()(uint32_t number) const { return lane[number * copies]; }

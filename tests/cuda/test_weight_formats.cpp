@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/matmul/store_units.cuh"
 #include "cuda/quant/formats.cuh"
 #include "quant/blocks.h"
 #include "quant/planes.h"
@@ -132,7 +133,7 @@ std::string check_unit(const typename F::Planes& planes, const cuda::Entries<F>&
 }
 
 template <WeightType T>
-void check_type(size_t shared_bytes) {
+void check_type(size_t room) {
   using F = cuda::Format<T>;
   const Matrix m(T);
   const std::vector<float> want = m.decoded();
@@ -141,7 +142,7 @@ void check_type(size_t shared_bytes) {
   const uint32_t n_units = kRows * m.w.n_cols / F::kUnit;
   const typename F::Planes planes = F::planes(memory.data(), n_units);
   cuda::HostBlock warp(cuda::kWarp);
-  const uint32_t table_bytes = cuda::Entries<F>::bytes(shared_bytes);
+  const uint32_t table_bytes = cuda::Entries<F>::bytes(room);
   DeviceMemory table(table_bytes, 0xFF);
   cuda::misaligned_loads = 0;
   for (uint32_t first = 0; first < n_units; first += cuda::kGroupUnits) {
@@ -159,16 +160,70 @@ void check_type(size_t shared_bytes) {
 }
 
 void weight_formats__units_equal_the_reference(void**) {
-#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) \
-  check_type<WeightType::k##Name>(64 * 1024);                       \
-  check_type<WeightType::k##Name>(228 * 1024);
+  for (size_t room : {0, 2047, 5000, 9000, 17000, 100000}) {  // from one copy of the entries of a table to the most
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) check_type<WeightType::k##Name>(room);
 #include "quant/quants.inc"
 #undef WEIR_QUANT
+  }
+}
+
+// What a block of two warps decodes for prompts and stores as f16, and nothing behind it.
+template <WeightType T>
+void check_stores() {
+  using F = cuda::Format<T>;
+  constexpr uint32_t kThreads = 2 * cuda::kWarp;
+  const Matrix m(T);
+  const std::vector<float> want = m.decoded();
+  DeviceMemory memory(m.bytes.size(), 0xFF);
+  repack(m.w, 0, kRows, memory.data());
+  const uint32_t n_all = kRows * m.w.n_cols / F::kUnit;
+  const typename F::Planes planes = F::planes(memory.data(), n_all);
+  cuda::HostBlock block(kThreads);
+  static cuda::UnitStore<F::kUnit, kThreads> shared;
+  for (uint32_t n_units : {1u, 31u, 32u, 33u}) {
+    n_units = std::min(n_units, n_all);
+    std::vector<uint4> out((n_units * F::kUnit + 8) / 8 + 1, uint4{~0u, ~0u, ~0u, ~0u});
+    auto* const halves = reinterpret_cast<cuda::__half*>(out.data());
+    const std::string error = block.run([&] {
+      const uint32_t i = cuda::threadIdx.x, of_warp = i - i % cuda::kWarp;
+      if (of_warp >= n_units) return;
+      float v[F::kUnit] = {};
+      if (i < n_units) F::decode(F::load(F::at(planes, i)), i % 8, v);
+      shared.store(v, std::min(n_units - of_warp, cuda::kWarp), halves + of_warp * F::kUnit);
+    });
+    assert_string_equal(error.c_str(), "");
+    for (size_t i = 0; i < n_units * F::kUnit; ++i) {
+      if (halves[i].bits != f32_to_f16(want[i]))
+        fail_msg("%s, %u units: weight %zu is %04x", weight_type_info(T).name, n_units, i, halves[i].bits);
+    }
+    for (size_t i = n_units * F::kUnit; i < out.size() * 8; ++i) assert_int_equal(halves[i].bits, 0xFFFF);
+  }
+}
+
+void weight_formats__decoded_units_are_stored_one_behind_the_other(void**) {
+#define WEIR_QUANT(Name, text, gguf_id, block_weights, block_bytes) check_stores<WeightType::k##Name>();
+#include "quant/quants.inc"
+#undef WEIR_QUANT
+}
+
+// The table takes what the inputs leave, and no input is refused for it that fits beside one copy of the entries.
+void weight_formats__tables_give_way_to_inputs(void**) {
+  using Small = cuda::Entries<cuda::Format<WeightType::kIQ2_XXS>>;
+  using Large = cuda::Entries<cuda::Format<WeightType::kIQ2_S>>;
+  assert_int_equal(Small::kMinBytes, 1024);
+  assert_int_equal(Large::kMinBytes, 4096);
+  for (size_t room : {size_t{0}, size_t{4096}, size_t{8191}}) assert_int_equal(Large::bytes(room), 4096);
+  assert_int_equal(Large::bytes(8192), 8192);
+  assert_int_equal(Small::bytes(8192), 8192);
+  assert_int_equal(Small::bytes(1 << 20), 32768);
+  assert_int_equal(cuda::Entries<cuda::Format<WeightType::kQ4_K>>::bytes(1 << 20), 0);
 }
 
 }  // namespace
 
 int main() {
-  const CMUnitTest tests[] = {cmocka_unit_test(weight_formats__units_equal_the_reference)};
+  const CMUnitTest tests[] = {cmocka_unit_test(weight_formats__units_equal_the_reference),
+                              cmocka_unit_test(weight_formats__decoded_units_are_stored_one_behind_the_other),
+                              cmocka_unit_test(weight_formats__tables_give_way_to_inputs)};
   return cmocka_run_group_tests_name("cuda/weight_formats", tests, nullptr, nullptr);
 }

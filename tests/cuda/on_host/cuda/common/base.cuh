@@ -195,6 +195,7 @@ inline const BlockSize blockDim;
 
 inline void wait_for_previous() {}
 inline void __syncthreads() { host_block().barrier(); }
+inline void __syncwarp() { host_block().collective("syncwarp", 0); }
 inline uint32_t __shfl_sync(uint32_t, uint32_t x, uint32_t lane) {
   return host_block().collective("shfl", x)[lane % kWarp];
 }
@@ -278,6 +279,10 @@ struct __half {
 };
 inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
 inline float __half2float(__half h) { return f16_to_f32(h.bits); }
+struct alignas(4) __half2 {
+  __half x, y;
+};
+inline __half2 __floats2half2_rn(float x, float y) { return {{f32_to_f16(x)}, {f32_to_f16(y)}}; }
 template <class T>
 T __ldg(const T* p) {
   return *p;
