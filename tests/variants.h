@@ -1,9 +1,9 @@
-// Vulkan's driver for the processor compiles each variant of a kernel (lib/vulkan/pipelines.h, Variant) for 1 to 20
-// seconds, which is nearly all that the quick tests on it take. They set WEIR_TEST_VARIANTS=some: every kernel, every
-// weight type and the values of each constant are tested, but not each value with each of the others. So do those of
-// matrices on the CPU, which run for each instruction set. WEIR_TEST_VARIANTS=few, for that driver, also leaves out the
-// two types that it takes half a minute for. On a GPU, and in `./dev test --long` (every_variant/<test>), all of them
-// are tested.
+// Vulkan's driver for the processor compiles each variant of a kernel (lib/vulkan/pipelines.h, Variant) for 1 to 30
+// seconds, which is nearly all that the quick tests on it take. So in these every kernel, every weight type and the
+// values of each constant are tested, but not each value with each of the others (WEIR_TEST_VARIANTS=some), as in those
+// of matrices on the CPU, which run for each instruction set. On that driver (WEIR_TEST_VARIANTS=few) two weight types
+// are only decoded, not multiplied. On a GPU, and in `./dev test --long` (every_variant/<test>), all variants are
+// tested.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ inline bool is_left_out(WeightType type) {
   return is_slow && asked != nullptr && std::strcmp(asked, "few") == 0;
 }
 
-// Types that decode by grids. They differ in their grids and in where signs and scales lie. The driver takes 2 seconds
-// for a kernel with a grid of 256 entries, 10 for one of 512 and 30 for one of 1,024. IQ3_XXS stands for all, of which
-// single rows are tested.
+// Types that decode by grids. They differ in their grids and in where signs and scales lie; IQ3_XXS stands for all, and
+// of the others products of single rows are tested. The driver takes 2 seconds for a kernel with a grid of 256 entries,
+// and some 10 and 30 for IQ3_S and IQ2_S, whose kernels look up eight entries of 512 and four of 1,024.
 inline bool has_grid(WeightType type) {
   return type == WeightType::kIQ2_XXS || type == WeightType::kIQ2_XS || type == WeightType::kIQ2_S ||
          type == WeightType::kIQ3_XXS || type == WeightType::kIQ3_S;
@@ -34,7 +34,7 @@ inline bool has_grid(WeightType type) {
 
 // Whether products of this weight type are tested with so many rows of x. Three types, without blocks, with small and
 // with large ones, are tested with all numbers. How a type is decoded does not depend on the number, so that of the
-// others single rows, two of a pass, and the smallest tile are enough, and of grids but one single rows.
+// others single rows, two of a pass, and the smallest tile are enough, and of grids but IQ3_XXS single rows.
 inline bool is_variant_of(WeightType type, uint32_t n_tok) {
   if (every_variant() || type == WeightType::kF32 || type == WeightType::kQ8_0 || type == WeightType::kQ4_K)
     return true;

@@ -157,8 +157,7 @@ class StepByStep {
   // In decode steps, scores that add up are compared by what a step adds. `has_prompt_tie`: rounding may exchange a
   // page of a layer for another one whose prompt score is nearly the same; then the streams in which it did are
   // compared no more, nor are the scores of later layers, which see what the exchanged page changed. With ada it can be
-  // a page of another head. `stamped`: the weight above which pages are stamped,
-  // 0 if something else decides.
+  // a page of another head. `stamped`: the weight above which pages are stamped, 0 if something else decides.
   StepByStep(const KvCache& kv, bool scores_add_up, bool has_prompt_tie, float stamped)
       : layers(kv.shape().n_layers),
         before_(copy_of(kv)),

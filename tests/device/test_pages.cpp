@@ -80,8 +80,8 @@ constexpr Bounds kExact = {1.0, 1.0, 1.0, 1.0};    // scores are 0: nothing obse
 constexpr Bounds kScored = {1.0, 0.98, 1.0, 1.0};  // 98.9 % of the scores
 // 98.1 % of the stamps, 97.4 % of the scores, 98.9 and 98.6 % together
 constexpr Bounds kNearTies = {0.97, 0.97, 0.98, kAllTogether};
-// Under razor two thirds of a layer's streams have windows, whose pages cannot leave, so that one near tie is a
-// larger part of the pages of the others: 97.96 % together, with CUDA.
+// Under razor half of a layer's streams or all have windows, whose pages cannot leave, so that one near tie is a larger
+// part of the pages of the others: 97.96 % together, with CUDA.
 constexpr Bounds kRazorNearTies = {0.97, 0.97, 0.97, kAllTogether};
 constexpr Bounds kScoredNearTies = {1.0, 0.98, 0.98, kAllTogether};  // 99.1 % of the scores, 99.6 and 99.6 % together
 // 94.4 % of the stamps, which are few, 97.1 % of the scores, 99.8 and 99.3 % together

@@ -132,7 +132,7 @@ void results_do_not_depend_on_company(const Backend& backend, const TypeRow& row
 void few_tokens_match_single_ones(const Backend& backend, const TypeRow& row) {
   constexpr struct { uint32_t n_rows, n_cols; } kShapes[] = {{37, 256}, {2341, 1280}, {37, 14336}};
   constexpr uint32_t kMax = 8;
-  if (!is_variant_of(row.type, 2)) return;  // nor any of more
+  if (!is_variant_of(row.type, 2)) return;  // then no larger number either
   for (const auto& shape : kShapes) {
     const uint32_t n_cols = shape.n_cols, n_rows = rows_on(backend, shape.n_rows, n_cols);
     const Matrix m(row.type, n_rows, n_cols, 18);

@@ -11,8 +11,8 @@ namespace {
 // slowest head adds up 3,300 tokens; vector code adds in another order. It may not grow with the conversation beyond
 // that.
 constexpr double kStateBound = 5e-5;
-// On a GPU exp() is up to two units in the last place off, in the same direction for the same decay: 5.6e-5 with CUDA.
-constexpr double kGpuStateBound = 1e-4;
+// CUDA's exp() is up to two units in the last place off, in the same direction for the same decay: 5.6e-5.
+constexpr double kCudaStateBound = 1e-4;
 constexpr double kOutputBound = 2e-4;  // of the largest output; norms divide by outputs that are near 0
 
 struct Drift {
@@ -214,7 +214,7 @@ void drift(const Backend& backend, const char* name) {
         layer.run(n);
         done += n;
       }
-      compare(d, d.at[mark], layer, done, backend.device == WEIR_DEVICE_CUDA ? kGpuStateBound : kStateBound);
+      compare(d, d.at[mark], layer, done, backend.device == WEIR_DEVICE_CUDA ? kCudaStateBound : kStateBound);
     }
   }
 }

@@ -6,7 +6,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -409,6 +408,8 @@ void make_folder(const std::string& folder) {
 
 std::string bench_model_file(const ModelShape& shape, const std::string& type_name, const std::string& cache_dir) {
   const WeightType& type = weight_type(type_name);
+  if (!shape.layers.empty() && shape.layers.size() != shape.n_layers)
+    throw std::logic_error(std::string(shape.name) + " has a letter for another number of layers");
   GgufWriter file;
   add_metadata(file, shape);
   add_tokenizer(file, shape);
