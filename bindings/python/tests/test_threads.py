@@ -210,6 +210,7 @@ class Threads(ModelTest):
         """Ctrl-C while the library computes ends what has a callback, by KeyboardInterrupt, and is never lost: its
         handler runs where the callback begins."""
         session, wanted, unraisable, old = self.session(), threading.Semaphore(0), [], sys.unraisablehook
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
         def press():
             while wanted.acquire() and not is_done:
@@ -242,6 +243,7 @@ class Threads(ModelTest):
             is_done.append(True)
             wanted.release()
             thread.join()
+            signal.signal(signal.SIGINT, handler)
         self.assertEqual(unraisable, [])
         session.set_token_mask(None)
         session.prompt(QUESTION)
