@@ -11,8 +11,6 @@ namespace {
 // slowest head adds up 3,300 tokens; vector code adds in another order. It may not grow with the conversation beyond
 // that.
 constexpr double kStateBound = 5e-5;
-// CUDA's exp() is up to two units in the last place off, in the same direction for the same decay: 5.6e-5.
-constexpr double kCudaStateBound = 1e-4;
 constexpr double kOutputBound = 2e-4;  // of the largest output; norms divide by outputs that are near 0
 
 struct Drift {
@@ -183,7 +181,7 @@ class Layer {
   std::vector<float> rows_[2], sums_[2], y_;
 };
 
-void compare(const Drift& d, const Drift::At& want, const Layer& layer, uint32_t n_tok, double state_bound) {
+void compare(const Drift& d, const Drift::At& want, const Layer& layer, uint32_t n_tok) {
   assert_memory_equal(layer.rows().data(), want.rows.data(), want.rows.size() * sizeof(float));
   const size_t head = size_t{d.key_dim} * d.value_dim();
   for (size_t first = 0; first < want.state.size(); first += head) {
@@ -192,7 +190,7 @@ void compare(const Drift& d, const Drift::At& want, const Layer& layer, uint32_t
       top = std::max(top, std::fabs(want.state[i]));
       apart = std::max(apart, std::fabs(double{layer.state(i)} - want.state[i]));
     }
-    if (!(apart <= state_bound * top))
+    if (!(apart <= kStateBound * top))
       fail_msg("after %u tokens head %zu is %.2g of its largest number apart", n_tok, first / head, apart / top);
   }
   double top = 0.0, apart = 0.0;
@@ -214,7 +212,7 @@ void drift(const Backend& backend, const char* name) {
         layer.run(n);
         done += n;
       }
-      compare(d, d.at[mark], layer, done, backend.device == WEIR_DEVICE_CUDA ? kCudaStateBound : kStateBound);
+      compare(d, d.at[mark], layer, done);
     }
   }
 }
