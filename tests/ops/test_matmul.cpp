@@ -337,7 +337,7 @@ void damaged_scale_of(const Backend& backend, WeightType type) {
       block.scale = 0xFF;
       std::memcpy(at, &block, sizeof block);
       for (uint32_t n_tok : {1u, 2u, 12u}) {
-        if (!is_variant_of(type, n_tok)) continue;
+        if (!is_variant_of_driver(type, n_tok)) continue;
         const std::vector<float> y = multiply(backend, m.w(), Random(24).normals(size_t{n_tok} * kCols), n_tok);
         for (uint32_t i = 0; i < n_tok * kRows; ++i) {
           if (std::isnan(y[i]) != (i % kRows == kBad)) fail_msg("%s: row %u", weight_type_info(type).name, i % kRows);
@@ -361,7 +361,7 @@ void outliers(const Backend& backend) {
     const uint32_t n_cols = 768, n_rows = 136;
     const Matrix m(row.type, n_rows, n_cols, 12);
     for (uint32_t n_tok : {1u, 12u}) {
-      if (!is_variant_of(row.type, n_tok)) continue;
+      if (!is_variant_of_driver(row.type, n_tok)) continue;
       std::vector<float> x = Random(13).normals(size_t{n_tok} * n_cols);
       for (size_t i = 77; i < x.size(); i += 256) x[i] = 1000.0f;
       const std::vector<float> want = multiply(reference_backend(), m.w(), x, n_tok);
@@ -378,7 +378,7 @@ void zeros_give_zeros(const Backend& backend) {
     const uint32_t n_cols = row.n_cols.back();
     const Matrix m(row.type, 40, n_cols, 14);
     for (uint32_t n_tok : {1u, 12u}) {
-      if (!is_variant_of(row.type, n_tok)) continue;
+      if (!is_variant_of_driver(row.type, n_tok)) continue;
       const std::vector<float> y = multiply(backend, m.w(), std::vector<float>(size_t{n_tok} * n_cols), n_tok);
       assert_true(std::all_of(y.begin(), y.end(), [](float f) { return f == 0.0f; }));
     }
@@ -389,7 +389,7 @@ void zeros_give_zeros(const Backend& backend) {
 // too small to be divided by give next to nothing.
 void far_from_one(const Backend& backend) {
   for (const TypeRow& row : kTypes) {
-    if (!is_variant_of(row.type, 1)) continue;
+    if (!is_variant_of_driver(row.type, 1)) continue;
     const uint32_t n_cols = row.n_cols.back(), n_rows = 40;
     const Matrix m(row.type, n_rows, n_cols, 21);
     const std::vector<float> x = Random(22).normals(n_cols), want = multiply(reference_backend(), m.w(), x, 1);
@@ -415,7 +415,7 @@ void not_a_number_is_seen(const Backend& backend) {
     const Matrix m(row.type, n_rows, n_cols, 15);
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       for (uint32_t n_tok : {2u, 12u}) {
-        if (!is_variant_of(row.type, n_tok)) continue;
+        if (!is_variant_of_driver(row.type, n_tok)) continue;
         std::vector<float> x = Random(16).normals(size_t{n_tok} * n_cols);
         x[n_cols + n_cols / 2] = bad;
         const std::vector<float> y = multiply(backend, m.w(), x, n_tok);
