@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace weir {
 
@@ -46,6 +47,17 @@ constexpr uint32_t signs_in_bytes(uint32_t signs) {
   uint32_t out = 0;
   for (uint32_t i = 0; i < 32; ++i) out |= (signs >> i & 1u) << (8 * (i % 4) + i % 8 / 4 * 4 + i / 8);
   return out;
+}
+
+// Writes the eight words of a block's signs, 32 bytes of the file, in one of these orders.
+template <class Order>
+void place_signs(const uint8_t* signs, Order order, uint8_t* out) {
+  for (size_t s = 0; s < 8; ++s) {
+    uint32_t word;
+    std::memcpy(&word, signs + 4 * s, 4);
+    word = order(word);
+    std::memcpy(out + 4 * s, &word, 4);
+  }
 }
 
 // Value with the sign of bit i.

@@ -61,12 +61,7 @@ struct PlaneLayout<WeightType::kIQ2_S> {
 
   static void place(const BlockIQ2_S& block, size_t b, size_t n, uint8_t* out) {
     std::memcpy(out + 4 * b, block.q, 32);
-    for (size_t s = 0; s < 8; ++s) {
-      uint32_t signs;
-      std::memcpy(&signs, block.signs + 4 * s, 4);
-      signs = signs_in_nibbles(signs);
-      std::memcpy(out + 4 * n + 4 * (b + s), &signs, 4);
-    }
+    place_signs(block.signs, signs_in_nibbles, out + 4 * n + 4 * b);
     std::memcpy(out + 8 * n + b, block.high, 8);
     std::memcpy(out + 9 * n + b, block.sub_scales, 8);
     std::memcpy(out + 10 * n + b / 4, &block.scale, 2);

@@ -64,12 +64,7 @@ struct PlaneLayout<WeightType::kIQ3_S> {
 
   static void place(const BlockIQ3_S& block, size_t b, size_t n, uint8_t* out) {
     std::memcpy(out + 8 * b, block.q, 64);
-    for (size_t s = 0; s < 8; ++s) {
-      uint32_t signs;
-      std::memcpy(&signs, block.signs + 4 * s, 4);
-      signs = signs_in_bytes(signs);
-      std::memcpy(out + 8 * n + 4 * (b + s), &signs, 4);
-    }
+    place_signs(block.signs, signs_in_bytes, out + 8 * n + 4 * b);
     std::memcpy(out + 12 * n + b, block.high, 8);
     std::memcpy(out + 13 * n + b / 2, block.sub_scales, 4);
     std::memcpy(out + 13 * n + n / 2 + b / 4, &block.scale, 2);

@@ -132,27 +132,36 @@ std::string check_unit(const typename F::Planes& planes, const cuda::Entries<F>&
   return text;
 }
 
+// A matrix in planes, and what its weights are.
+template <WeightType T>
+struct Repacked {
+  using F = cuda::Format<T>;
+  const Matrix m{T};
+  const std::vector<float> want = m.decoded();
+  const uint32_t n_units = kRows * m.w.n_cols / F::kUnit;
+  DeviceMemory memory{m.bytes.size(), 0xFF};
+  typename F::Planes planes = F::planes(memory.data(), n_units);
+
+  Repacked() { repack(m.w, 0, kRows, memory.data()); }
+};
+
 template <WeightType T>
 void check_type(size_t room) {
   using F = cuda::Format<T>;
-  const Matrix m(T);
-  const std::vector<float> want = m.decoded();
-  DeviceMemory memory(m.bytes.size(), 0xFF);
-  repack(m.w, 0, kRows, memory.data());
-  const uint32_t n_units = kRows * m.w.n_cols / F::kUnit;
-  const typename F::Planes planes = F::planes(memory.data(), n_units);
+  const Repacked<T> repacked;
   cuda::HostBlock warp(cuda::kWarp);
   const uint32_t table_bytes = cuda::Entries<F>::bytes(room);
   DeviceMemory table(table_bytes, 0xFF);
   cuda::misaligned_loads = 0;
-  for (uint32_t first = 0; first < n_units; first += cuda::kGroupUnits) {
+  for (uint32_t first = 0; first < repacked.n_units; first += cuda::kGroupUnits) {
     const Group<F> group(first);
     std::string wrong;
     const std::string error = warp.run([&] {
       const uint32_t u = first + cuda::threadIdx.x;
       const cuda::Entries<F> entries(reinterpret_cast<std::byte*>(table.data()), table_bytes, cuda::kWarp);
       cuda::__syncthreads();
-      if (u < n_units && wrong.empty()) wrong = check_unit<F>(planes, entries, want, group, u);
+      if (u < repacked.n_units && wrong.empty())
+        wrong = check_unit<F>(repacked.planes, entries, repacked.want, group, u);
     });
     if (!wrong.empty() || !error.empty()) fail_msg("%s: %s%s", weight_type_info(T).name, wrong.c_str(), error.c_str());
   }
@@ -172,28 +181,23 @@ template <WeightType T>
 void check_stores() {
   using F = cuda::Format<T>;
   constexpr uint32_t kThreads = 2 * cuda::kWarp;
-  const Matrix m(T);
-  const std::vector<float> want = m.decoded();
-  DeviceMemory memory(m.bytes.size(), 0xFF);
-  repack(m.w, 0, kRows, memory.data());
-  const uint32_t n_all = kRows * m.w.n_cols / F::kUnit;
-  const typename F::Planes planes = F::planes(memory.data(), n_all);
+  const Repacked<T> repacked;
   cuda::HostBlock block(kThreads);
   static cuda::UnitStore<F::kUnit, kThreads> shared;
   for (uint32_t n_units : {1u, 31u, 32u, 33u}) {
-    n_units = std::min(n_units, n_all);
+    n_units = std::min(n_units, repacked.n_units);
     std::vector<uint4> out((n_units * F::kUnit + 8) / 8 + 1, uint4{~0u, ~0u, ~0u, ~0u});
     auto* const halves = reinterpret_cast<cuda::__half*>(out.data());
     const std::string error = block.run([&] {
       const uint32_t i = cuda::threadIdx.x, of_warp = i - i % cuda::kWarp;
       if (of_warp >= n_units) return;
       float v[F::kUnit] = {};
-      if (i < n_units) F::decode(F::load(F::at(planes, i)), i % 8, v);
+      if (i < n_units) F::decode(F::load(F::at(repacked.planes, i)), i % 8, v);
       shared.store(v, std::min(n_units - of_warp, cuda::kWarp), halves + of_warp * F::kUnit);
     });
     assert_string_equal(error.c_str(), "");
     for (size_t i = 0; i < n_units * F::kUnit; ++i) {
-      if (halves[i].bits != f32_to_f16(want[i]))
+      if (halves[i].bits != f32_to_f16(repacked.want[i]))
         fail_msg("%s, %u units: weight %zu is %04x", weight_type_info(T).name, n_units, i, halves[i].bits);
     }
     for (size_t i = n_units * F::kUnit; i < out.size() * 8; ++i) assert_int_equal(halves[i].bits, 0xFFFF);
