@@ -69,7 +69,7 @@ class CudaQueue final : public device::Queue {
   bool has_page_score_step(DigestKind kind, uint32_t head_dim, uint32_t group) const override {
     return cuda::has_page_score_step(kind, head_dim, group);
   }
-  bool attn_stop_appends() const override { return false; }
+  bool attn_stop_appends(const AttnPagedArgs&) const override { return false; }
   bool append_keeps_digest(DigestKind kind) const override { return cuda::append_keeps_digest(kind); }
   bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) const override {
     return cuda::attn_decode_can_stamp(a, stamp);

@@ -175,7 +175,7 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
       return (parts & part_bit(kPartAttention)) != 0 ? queue_.sparse_layer(all) : Status();
   }
   // Compensation reads the rotated query, too.
-  apart = apart || (stops && !queue_.attn_stop_appends()) || compensates(layer);
+  apart = apart || (stops && !queue_.attn_stop_appends(decode_args(layer, false, false).attn)) || compensates(layer);
   const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), a_.weights->attention(layer), layer);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
     WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap}));

@@ -15,12 +15,11 @@ const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, const StepRules& rules) {
   if (o.spill_budget_bytes != 0 && may_keep_copies(needs, rules))
     return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
-  if ((o.flags & WEIR_SESSION_TRACE) != 0 && rules.stop_microbatch != 0) {
-    return fail(WEIR_ERR_UNSUPPORTED,
-                "WEIR_SESSION_TRACE: attention that stops by itself can be traced on the processor only");
-  }
   if (needs.fetch_pages != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "policy %s: option recall=on runs on the processor only", o.policy);
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "policy %s: option recall=on runs on the processor only; with WEIR_SESSION_HOST_ATTENTION a device "
+                "does all but attention",
+                o.policy);
   // A recorded step selects in all layers or in none, and a stream that need not select then takes what others get.
   if ((needs.layer_pages.differ() || needs.heads_differ) && rules.selects && rules.stop_microbatch == 0 &&
       rules.select_above_pages != rules.select_budget) {
@@ -58,6 +57,14 @@ Status check_any_device(const BackendRequest& r, const StepRules& rules) {
   return attends_on_host(r) ? check_cpu(r) : check_device_attention(r.options, r.needs, rules);
 }
 
+// What the session needs besides its policy.
+PolicyNeeds session_needs(const BackendRequest& r) {
+  PolicyNeeds needs = r.needs;
+  needs.page_mass = needs.page_mass || (r.options.flags & WEIR_SESSION_TRACE) != 0;
+  needs.head_windows = r.head_windows;
+  return needs;
+}
+
 // Opens the device and takes it if it can run the session.
 Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetup& setup) {
   const ModelConfig& c = r.model.config();
@@ -67,7 +74,7 @@ Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetu
   WEIR_TRY(check_traits(c.traits, module->backend->traits, module->backend->name));
   if (!on_host) WEIR_TRY(check_backend_rules(setup.rules, module->backend->rules, module->backend->name));
   WEIR_TRY(from_module(*module, on_host ? module->check_session(c, PolicyNeeds(), StepRules())
-                                        : module->check_session(c, r.needs, setup.rules)));
+                                        : module->check_session(c, session_needs(r), setup.rules)));
   if (on_host) WEIR_TRY(check_row_ops(*module->backend, c));
   WEIR_TRY(DeviceWeights::check(*module, r.model));
   DeviceInfo info = {};

@@ -13,6 +13,7 @@ struct BackendRequest {
   const weir_session_options& options;
   const Model& model;
   const PolicyNeeds& needs;
+  bool head_windows;  // streams have windows of their own
   const DeviceHost& devices;
   const DeviceWeights& weights;  // the model's
 };

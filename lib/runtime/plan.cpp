@@ -286,7 +286,7 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   const PolicyNeeds& needs = policy->needs();
   setup.model = &model;
   setup.rules = policy->step_rules();
-  WEIR_TRY(find_backend({o, model, needs, devices, weights}, setup));
+  WEIR_TRY(find_backend({o, model, needs, storage.windows.any(), devices, weights}, setup));
   setup.n_threads = n_threads;
   // A conversation without end has no larger chunks than one of the model's context.
   const bool endless = o.context_tokens == 0 && o.batch_tokens == 0 && c.context_tokens != 0;

@@ -1,4 +1,4 @@
-// Attention of one query row: arguments and launch of shaders/attn_decode.comp and attn_stop.comp.
+// Attention of one query row: arguments and launch of shaders/attn_decode.comp, attn_stop.comp and attn_stop_list.comp.
 #include "vulkan/attn_decode.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
 
 namespace {
 
-// What both kernels take, but the number of splits.
+// What the kernels take, but the number of splits.
 DecodeArgs arguments_of(const AttnDecodeArgs& d, const Shape& shape, Touches& t) {
   const AttnPagedArgs& a = d.attn;
   const RopeAppendArgs& r = d.rope;
@@ -172,27 +172,17 @@ Status decode(const AttnDecodeArgs& d, bool only_windows) {
 
 Status attn_decode(const AttnDecodeArgs& d) { return decode(d, false); }
 
-bool attn_stop_has_shape(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head_dim) {
-  AttnPagedArgs a = {};
-  a.n_heads = n_heads;
-  a.kv.n_kv_heads = n_kv_heads;
-  a.kv.head_dim = head_dim;
-  return shape_of(a).heads == n_heads / n_kv_heads;
+bool attn_stop_has_shape(uint32_t n_heads, uint32_t n_kv_heads) { return n_heads / n_kv_heads <= kMaxStopHeads; }
+
+bool attn_stop_appends(const AttnPagedArgs& a) {
+  return a.page_mass == nullptr && shape_of(a).heads == a.n_heads / a.kv.n_kv_heads;
 }
 
-// A group of lanes is a split.
-Status attn_stop(const AttnStopArgs& stop) {
-  const AttnDecodeArgs& d = stop.attn;
-  const AttnPagedArgs& a = d.attn;
-  WEIR_TRY(check_pages(a.kv, a.n_heads));
-  if (!attn_stop_has_shape(a.n_heads, a.kv.n_kv_heads, a.kv.head_dim) || a.select != nullptr || a.list_per_head ||
-      a.page_mass != nullptr || a.q_sink != nullptr || a.window != 0)
-    return fail(WEIR_ERR_INTERNAL, "Vulkan: attn_stop of %u heads of %u KV heads", a.n_heads, a.kv.n_kv_heads);
-  const Shape shape = shape_of(a);
+namespace {
+
+void set_stop(const AttnStopArgs& stop, DecodeArgs& s, Touches& t) {
+  const AttnPagedArgs& a = stop.attn.attn;
   const AttnStop& rule = stop.stop;
-  Touches t;
-  StopArgs s = {arguments_of(d, shape, t)};
-  set_splits(d, decode_invocations() / shape.lanes, s, t);
   s.rank = t.reads(rule.rank, row_bytes(a.kv));
   s.flags = t.reads(rule.flags, row_bytes(a.kv));
   s.bound = t.reads(rule.bound, uint64_t{a.n_heads} * a.kv.capacity * sizeof(float));
@@ -202,8 +192,55 @@ Status attn_stop(const AttnStopArgs& stop) {
   s.max_pages = stop.max_pages;
   s.odds = rule.eps < 1.0f ? rule.eps / (1.0f - rule.eps) : std::numeric_limits<float>::infinity();
   s.quiet_share = rule.quiet_share;
+}
+
+// Attention of all pages that are taken, in one launch. A group of lanes is a split.
+Status attend_until_enough(const AttnStopArgs& stop) {
+  const AttnDecodeArgs& d = stop.attn;
+  const AttnPagedArgs& a = d.attn;
+  const Shape shape = shape_of(a);
+  Touches t;
+  StopArgs s = {arguments_of(d, shape, t)};
+  set_splits(d, decode_invocations() / shape.lanes, s, t);
+  set_stop(stop, s, t);
   WEIR_TRY(context().dispatch(Kernel::kAttnStop, WeightType::kF32, variant_of(d, shape), s, t, {a.kv.n_kv_heads}));
   return a.head_windows != nullptr ? decode(d, true) : Status();
+}
+
+// The list of the pages that are taken, then attention over it.
+Status attend_listed(const AttnStopArgs& stop) {
+  AttnDecodeArgs d = stop.attn;
+  const AttnPagedArgs& a = d.attn;
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  const Shape shape = shape_of(a);
+  Touches t;
+  AttnDecodeArgs keys = d;
+  keys.attn.page_mass = nullptr;
+  StopListArgs s = {arguments_of(keys, shape, t)};
+  s.n_splits = 1;
+  s.heads_per_list = group;
+  s.lists_per_merge = group / shape.heads;
+  s.listed = t.writes(stop.select, row_bytes(a.kv));
+  s.n_listed = t.writes(stop.n_select, stream_bytes(a.kv));
+  set_stop(stop, s, t);
+  WEIR_TRY(
+      context().dispatch(Kernel::kAttnStopList, WeightType::kF32, variant_of(keys, shape), s, t, {a.kv.n_kv_heads}));
+  d.attn.select = stop.select;
+  d.attn.n_select = stop.n_select;
+  return decode(d, false);
+}
+
+}  // namespace
+
+Status attn_stop(const AttnStopArgs& stop) {
+  const AttnDecodeArgs& d = stop.attn;
+  const AttnPagedArgs& a = d.attn;
+  WEIR_TRY(check_pages(a.kv, a.n_heads));
+  const bool listed = !attn_stop_appends(a);
+  if (!attn_stop_has_shape(a.n_heads, a.kv.n_kv_heads) || a.select != nullptr || a.list_per_head ||
+      (listed && d.append) || a.q_sink != nullptr || a.window != 0)
+    return fail(WEIR_ERR_INTERNAL, "Vulkan: attn_stop of %u heads of %u KV heads", a.n_heads, a.kv.n_kv_heads);
+  return listed ? attend_listed(stop) : attend_until_enough(stop);
 }
 
 }  // namespace weir::vulkan

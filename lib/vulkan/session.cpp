@@ -10,6 +10,7 @@
 #include "device/joint_steps.h"
 #include "ops/table.h"
 #include "policy/policy.h"
+#include "shaders/decode.h"
 #include "vulkan/kv_ranges.h"
 #include "vulkan/ops.h"
 #include "vulkan/ops_recurrent.h"
@@ -218,11 +219,11 @@ Status check_session(const ModelConfig& c, const PolicyNeeds& needs, const StepR
   if (rules.recalls && c.n_kv_layers >= Recorded::kMaxParts)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: recall in %u layers; %u are the most", c.n_kv_layers,
                 Recorded::kMaxParts - 1);
-  if (rules.stop_microbatch != 0 && !attn_stop_has_shape(c.n_heads, c.n_kv_heads, c.head_dim))
+  if (rules.stop_microbatch != 0 && !attn_stop_has_shape(c.n_heads, c.n_kv_heads))
     return fail(WEIR_ERR_UNSUPPORTED,
-                "Vulkan: attention that stops by itself has no kernel for groups of %u query heads of %u elements on "
-                "this device; attention on the host has (WEIR_SESSION_HOST_ATTENTION)",
-                c.n_heads / c.n_kv_heads, c.head_dim);
+                "Vulkan: attention that stops by itself needs groups of up to %u query heads, not %u; attention on the "
+                "host takes larger ones (WEIR_SESSION_HOST_ATTENTION)",
+                kMaxStopHeads, c.n_heads / c.n_kv_heads);
   // One counter per page list, and every query head may have a list of its own.
   if (c.n_heads > DeviceBuffers::kCounters / 2)
     return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: %u heads; %u are the most", c.n_heads, DeviceBuffers::kCounters / 2);

@@ -23,7 +23,7 @@ class VulkanQueue final : public device::Queue {
   bool has_page_score_step(DigestKind kind, uint32_t head_dim, uint32_t) const override {
     return kind == DigestKind::kMinMax && head_dim % 4 == 0;
   }
-  bool attn_stop_appends() const override { return true; }
+  bool attn_stop_appends(const AttnPagedArgs& a) const override { return vulkan::attn_stop_appends(a); }
   bool append_keeps_digest(DigestKind kind) const override {
     return kind == DigestKind::kNone || kind == DigestKind::kMinMax;
   }

@@ -286,14 +286,14 @@ static void session__refusals(void **state) {
     (void)state;
     NEED_GPU();
     open_gpu_fixture(&f);
-    options.flags = WEIR_SESSION_TRACE;
-    options.policy = "psa";
-    snprintf(text, sizeof(text), "device %.16s: WEIR_SESSION_TRACE", device_name());
+    options.spill_budget_bytes = 1 << 20;
+    options.policy = "sink";
+    snprintf(text, sizeof(text), "device %.16s: spill_budget_bytes", device_name());
     assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, text);
     options.device = WEIR_DEVICE_AUTO;
     assert_ok(weir_plan(f.model, &options, &plan));
     assert_int_equal(plan.device, WEIR_DEVICE_CPU);
-    options.flags = 0;
+    options.spill_budget_bytes = 0;
     options.policy = "dense";
     assert_auto(&f, options);
     narrow = f;

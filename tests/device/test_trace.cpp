@@ -32,6 +32,8 @@ const variant kRows[] = {
     {"h2o", {{"skip_layers", "0"}}, 1},
     {"quest", {{"skip_layers", "0"}}, 1},
     {"quest", {{"skip_layers", "0"}, {"agg", "qhead"}}, 2},
+    {"psa", {{"skip_layers", "0"}, {"mb", "1"}, {"eps", "0.9"}}, 3},
+    {"psa", {{"skip_layers", "0"}, {"mb", "1"}, {"eps", "0.5"}, {"heads", "duo"}}, 4},
     {"hybrid", {{"skip_layers", "0"}}, 1},
     {"arkvale", {}, 0},
     {"raas", {{"heads", "duo"}}, 1},
@@ -153,31 +155,12 @@ void trace__a_refused_step_is_taken_back(void**) {
   close_gpu_fixture(&f);
 }
 
-// Attention that stops by itself has no masses.
-void trace__psa_is_refused(void**) {
-  NEED_GPU();
-  fixture f;
-  open_golden_fixture(f);
-  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
-  options.device = test_device();
-  options.policy = "psa";
-  options.flags = WEIR_SESSION_TRACE;
-  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
-  assert_int_equal(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED);
-  assert_non_null(strstr(weir_last_error(), "WEIR_SESSION_TRACE"));
-  options.device = WEIR_DEVICE_AUTO;
-  assert_ok(weir_plan(f.model, &options, &plan));
-  assert_int_equal(plan.device, WEIR_DEVICE_CPU);
-  close_gpu_fixture(&f);
-}
-
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(trace__is_that_of_the_processor),
       cmocka_unit_test(trace__a_refused_step_is_taken_back),
-      cmocka_unit_test(trace__psa_is_refused),
   };
   return cmocka_run_group_tests_name("device/trace", tests, nullptr, nullptr);
 }

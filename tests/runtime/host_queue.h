@@ -122,7 +122,7 @@ class HostQueue final : public Queue {
 
   bool has_sparse_layer(const SparseLayerArgs& a) const override;
   bool has_page_score_step(DigestKind kind, uint32_t head_dim, uint32_t group) const override;
-  bool attn_stop_appends() const override { return true; }
+  bool attn_stop_appends(const AttnPagedArgs&) const override { return true; }
   bool append_keeps_digest(DigestKind kind) const override;
   bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) const override;
   Status copy_in(void* to, const void* from, size_t bytes, const char* what) override;

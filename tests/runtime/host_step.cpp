@@ -190,7 +190,11 @@ Status attn_stop(OpContext& cx, const AttnStopArgs& a) {
     std::sort(list, list + n[head]);
   }
   const AttnProgressiveArgs stops = {attn, lists.data(), n.data(), a.stop};
-  return attend(cx, a.attn, attn, &stops);
+  WEIR_TRY(attend(cx, a.attn, attn, &stops));
+  if (attn.page_mass == nullptr) return {};
+  std::copy(lists.begin(), lists.end(), a.select);
+  std::copy(n.begin(), n.end(), a.n_select);
+  return {};
 }
 
 Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {

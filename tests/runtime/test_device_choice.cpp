@@ -196,7 +196,7 @@ void device_choice__auto_goes_on_where_a_module_refuses(void**) {
   // What no device does.
   show(kOneCard);
   assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE), WEIR_DEVICE_VULKAN);
-  assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE, "psa"), WEIR_DEVICE_CPU);
+  assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE, "psa"), WEIR_DEVICE_VULKAN);
 }
 
 // A model's weights are on one device; sessions that this cannot run are on the processor, not on a second one.

@@ -1,11 +1,12 @@
 // vulkan: attention of a decode step that stops by itself, against its definition: the same number of pages and the
-// same result, for all rules, head sizes and groups. What it appends is attn_decode's, and device/test_stop has it in
-// steps.
+// same result, for all rules, head sizes and groups, in one launch and by lists, with the masses of the pages in these.
+// What it appends is attn_decode's, and device/test_stop has it in steps.
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include "device/kernels/attn_stop.h"
+#include "shaders/decode.h"
 #include "tests/cmocka_cpp.h"
 #include "tests/ops/metrics.h"
 #include "tests/ops/progressive_case.h"
@@ -30,19 +31,34 @@ AttnStopArgs on_device(DeviceArrays& m, ProgressiveCase& c, const std::vector<fl
   const std::vector<uint32_t> pos = {c.attn.kv.end_pos() - 1};
   a.attn.n_tokens = m.in(pos);
   a.attn.scratch = reinterpret_cast<std::byte*>(m.room(attn_decode_scratch_bytes(c.attn.shapes())));
+  a.attn.counters = m.in(std::vector<uint32_t>(c.attn.spec.n_heads, 0));
   a.stop = c.stop(c.spec.bound ? m.in(bound) : nullptr);
   a.stop.rank = m.in(c.rank);
   a.stop.flags = m.in(c.flags);
   a.max_pages = c.spec.max_pages;
+  a.select = m.both(c.select);
+  a.n_select = m.both(c.n_select);
   return a;
 }
 
+// The same lists, and masses in their order.
+void check_lists(const ProgressiveCase& got, const ProgressiveCase& want, const char* what) {
+  const uint32_t n_kv_heads = want.spec.attn.kv.n_kv_heads, group = want.spec.attn.n_heads / n_kv_heads;
+  for (uint32_t head = 0; head < n_kv_heads; ++head) {
+    if (got.list(head) != want.list(head)) fail_msg("%s: other pages of KV head %u", what, head);
+    for (uint32_t i = head * group; i < (head + 1) * group && want.spec.attn.page_mass; ++i) {
+      const size_t at = i * size_t{want.capacity};
+      assert_true(test::close_enough(what, &got.attn.mass[at], &want.attn.mass[at], want.list(head).size(), kMaxNmse));
+    }
+  }
+}
+
 // Returns the pages attended, of all KV heads.
-uint64_t check(ProgressiveSpec s, uint64_t seed, const char* what) {
-  s.attn.page_mass = false;
+uint64_t check_once(const ProgressiveSpec& s, uint64_t seed, const char* what) {
   ProgressiveCase want(s, seed), got(s, seed);
   want.run(reference_backend());
   const std::vector<float> bound = got.bounds();
+  std::fill(got.n_select.begin(), got.n_select.end(), UINT32_MAX);
   DeviceArrays m;
   AttnStopArgs a = on_device(m, got, bound);
   std::vector<uint32_t> attended = {0xFFFFFFF0u, 0};
@@ -56,23 +72,40 @@ uint64_t check(ProgressiveSpec s, uint64_t seed, const char* what) {
     fail_msg("%s, seed %llu: %llu pages, not %llu", what, static_cast<unsigned long long>(seed),
              static_cast<unsigned long long>(n_got), static_cast<unsigned long long>(n));
   assert_true(test::close_enough(what, got.attn.out.data(), want.attn.out.data(), want.attn.out.size(), kMaxNmse));
+  if (!attn_stop_appends(want.attn.args())) check_lists(got, want, what);
   return n;
 }
 
-bool has_shape(uint32_t head_dim, uint32_t group) { return attn_stop_has_shape(2 * group, 2, head_dim); }
+uint64_t check(ProgressiveSpec s, uint64_t seed, const char* what) {
+  s.attn.page_mass = false;
+  const uint64_t n = check_once(s, seed, what);
+  s.attn.page_mass = true;
+  if (!test::few_variants() || seed % 2 == 0) assert_int_equal(check_once(s, seed, what), n);
+  return n;
+}
+
+bool is_one_launch(uint32_t head_dim, uint32_t group) {
+  AttnPagedArgs a = {};
+  a.n_heads = 2 * group;
+  a.kv.n_kv_heads = 2;
+  a.kv.head_dim = head_dim;
+  return attn_stop_appends(a);
+}
 
 void attn_stop__head_sizes_and_groups(void**) {
   test::open_context();
-  uint32_t n_shapes = 0;
+  uint32_t n_shapes[2] = {0, 0};
   for (const uint32_t d : test::kHeadDims) {
     for (const uint32_t group : test::kGroups) {
-      if (d % 8 != 0 || d > 256 || !test::is_tested_together(d, group) || !has_shape(d, group)) continue;
+      if (d % 8 != 0 || d > 256 || !test::is_tested_together(d, group)) continue;
       if (!test::is_variant_of_heads(d, group)) continue;
-      ++n_shapes;
+      ++n_shapes[is_one_launch(d, group) ? 1 : 0];
       for (const uint32_t n_pages : {1u, 9u, 40u}) check(progressive_spec(d, group, n_pages), d + n_pages, "shapes");
     }
   }
-  assert_true(n_shapes >= 8);
+  check(progressive_spec(64, kMaxStopHeads, 40), 3, "the largest group");
+  assert_true(n_shapes[1] >= 8);
+  assert_true(n_shapes[0] >= 2);
 }
 
 void attn_stop__every_rule(void**) {
@@ -167,11 +200,44 @@ void attn_stop__nan(void**) {
   }
 }
 
+// Streams with windows of their own are attended whole, the others until they have seen enough.
+void attn_stop__windows(void**) {
+  for (const bool page_mass : {false, true}) {
+    ProgressiveSpec s = progressive_spec(64, 4, 60);
+    s.eps = 0.5f;
+    s.attn.page_mass = page_mass;
+    ProgressiveCase stops(s, 11);
+    stops.run(reference_backend());
+    assert_true(stops.n_select[1] < 60);
+    s.attn.head_window = 200;  // of the first KV head
+    ProgressiveCase got(s, 11);
+    const std::vector<float> whole = got.attn.dense();
+    DeviceArrays m;
+    AttnStopArgs a = on_device(m, got, {});
+    std::vector<uint32_t> attended(2);
+    a.attn.pages_attended = reinterpret_cast<unsigned long long*>(m.both(attended));
+    if (!attn_stop(a).ok()) fail_msg("%s", last_error_text());
+    m.finish();
+    assert_int_equal(attended[0], 60 + stops.n_select[1]);
+    constexpr size_t kHalf = 4 * 64;
+    assert_true(test::close_enough("window", got.attn.out.data(), whole.data(), kHalf, kMaxNmse));
+    assert_true(
+        test::close_enough("none", got.attn.out.data() + kHalf, stops.attn.out.data() + kHalf, kHalf, kMaxNmse));
+    if (!page_mass) continue;
+    assert_int_equal(got.n_select[0], 60);
+    for (uint32_t row = 0; row < 60; ++row) assert_int_equal(got.select[row], row);
+    assert_true(got.list(1) == stops.list(1));
+  }
+}
+
 void attn_stop__refuses_what_it_cannot(void**) {
   ProgressiveCase c(progressive_spec(64, 4, 9), 3);
   DeviceArrays m;
   AttnStopArgs a = on_device(m, c, {});
-  assert_int_equal(attn_stop(a).code(), WEIR_ERR_INTERNAL);  // masses
+  a.attn.append = true;
+  assert_int_equal(attn_stop(a).code(), WEIR_ERR_INTERNAL);  // and masses
+  a.attn.append = false;
+  assert_true(attn_stop(a).ok());
   a.attn.attn.page_mass = nullptr;
   assert_true(attn_stop(a).ok());
   a.attn.attn.window = 100;
@@ -180,7 +246,8 @@ void attn_stop__refuses_what_it_cannot(void**) {
   a.attn.attn.kv.head_dim = 20;
   assert_int_equal(attn_stop(a).code(), WEIR_ERR_UNSUPPORTED);
   m.finish();
-  assert_false(attn_stop_has_shape(64, 1, 256));
+  assert_true(attn_stop_has_shape(2 * kMaxStopHeads, 2));
+  assert_false(attn_stop_has_shape(kMaxStopHeads + 1, 1));
 }
 
 }  // namespace
@@ -193,6 +260,7 @@ int main() {
       cmocka_unit_test(attn_stop__every_rule),
       cmocka_unit_test(attn_stop__many_pages),
       cmocka_unit_test(attn_stop__nan),
+      cmocka_unit_test(attn_stop__windows),
       cmocka_unit_test(attn_stop__refuses_what_it_cannot),
   };
   return cmocka_run_group_tests_name("vulkan_attn_stop", tests, nullptr, nullptr);
