@@ -268,6 +268,31 @@ void recurrent__rewinds_that_end(void**) {
   }
 }
 
+// A lossy rewind looks for the snapshot that it can end at before it changes anything. Where the page of the nearest one
+// has left, this is an earlier one, whose tokens a conversation without end may hold no more.
+void recurrent__lossy_rewinds_beyond_what_is_held(void**) {
+  const Model model(RECURRENT_MODEL);
+  weir_session_options options = WEIR_SESSION_OPTIONS_INIT;
+  options.device = WEIR_DEVICE_CPU;
+  options.policy = "sink";
+  options.budget_tokens = 96;
+  options.batch_tokens = 64;
+  options.snapshot_tokens = 1 << 20;  // at the ends of prompts alone
+  weir_session* session = session_with(model.handle, &options);
+  read_in(session, some(0, 37), 37);
+  const Tokens long_text = some(100, 12000), answer = some(20000, 120);
+  assert_ok(weir_session_prefill(session, long_text.data(), long_text.size(), nullptr, nullptr));
+  step_over(session, answer);
+  const uint32_t n = stats_of(session).n_tokens;
+  assert_int_equal(n, 37 + 12000 + 120);
+  // Behind the end of the long text, whose page has left.
+  assert_int_equal(weir_session_rewind(session, 12040, WEIR_REWIND_LOSSY), WEIR_ERR_NOT_FOUND);
+  assert_non_null(std::strstr(weir_last_error(), "are not held any more"));
+  assert_int_equal(stats_of(session).n_tokens, n);
+  step_over(session, some(7, 3));
+  weir_session_destroy(session);
+}
+
 // What is behind a rewind has left no trace, however often it is done.
 void recurrent__many_rewinds(void**) {
   const Model model(RECURRENT_MODEL);
@@ -694,6 +719,7 @@ int main() {
       cmocka_unit_test(recurrent__snapshots_end_chunks),
       cmocka_unit_test(recurrent__rewinds),
       cmocka_unit_test(recurrent__rewinds_that_end),
+      cmocka_unit_test(recurrent__lossy_rewinds_beyond_what_is_held),
       cmocka_unit_test(recurrent__many_rewinds),
       cmocka_unit_test(recurrent__forks),
       cmocka_unit_test(recurrent__saved),
