@@ -15,11 +15,6 @@ const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, const StepRules& rules) {
   if (o.spill_budget_bytes != 0 && may_keep_copies(needs, rules))
     return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
-  if (needs.fetch_pages != 0)
-    return fail(WEIR_ERR_UNSUPPORTED,
-                "policy %s: option recall=on runs on the processor only; with WEIR_SESSION_HOST_ATTENTION a device "
-                "does all but attention",
-                o.policy);
   // A recorded step selects in all layers or in none, and a stream that need not select then takes what others get.
   if ((needs.layer_pages.differ() || needs.heads_differ) && rules.selects && rules.stop_microbatch == 0 &&
       rules.select_above_pages != rules.select_budget) {
@@ -44,8 +39,9 @@ Status check_row_ops(const Backend& backend, const ModelConfig& c) {
   return missing == nullptr ? Status() : fail(WEIR_ERR_UNSUPPORTED, "backend %s has no op %s", backend.name, missing);
 }
 
+// Because the options say so, or the policy's attention learns from its past, or asks for pages while it computes.
 bool attends_on_host(const BackendRequest& r) {
-  return (r.options.flags & WEIR_SESSION_HOST_ATTENTION) != 0 || r.needs.history.group != 0;
+  return (r.options.flags & WEIR_SESSION_HOST_ATTENTION) != 0 || r.needs.history.group != 0 || r.needs.fetch_pages != 0;
 }
 
 Status check_cpu(const BackendRequest& r) {

@@ -268,8 +268,8 @@ void recurrent__rewinds_that_end(void**) {
   }
 }
 
-// A lossy rewind looks for the snapshot that it can end at before it changes anything. Where the page of the nearest one
-// has left, this is an earlier one, whose tokens a conversation without end may hold no more.
+// A lossy rewind looks for the snapshot that it can end at before it changes anything. Where the page of the nearest
+// one has left, this is an earlier one, whose tokens a conversation without end may hold no more.
 void recurrent__lossy_rewinds_beyond_what_is_held(void**) {
   const Model model(RECURRENT_MODEL);
   weir_session_options options = WEIR_SESSION_OPTIONS_INIT;

@@ -193,7 +193,6 @@ void device_choice__auto_goes_on_where_a_module_refuses(void**) {
   assert_int_equal(taken(Models(vulkan())), WEIR_DEVICE_VULKAN);
   show({device("full", DeviceKind::kDiscrete, 1000)});
   assert_int_equal(taken(Models(vulkan())), WEIR_DEVICE_CPU);
-  // What no device does.
   show(kOneCard);
   assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE), WEIR_DEVICE_VULKAN);
   assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE, "psa"), WEIR_DEVICE_VULKAN);

@@ -202,14 +202,27 @@ void host_attention__takes_what_the_plan_says(void**) {
 // lfps needs no flag, and WEIR_DEVICE_AUTO finds the device for it. On the processor the flag changes nothing.
 void host_attention__is_chosen(void**) {
   const Models m(kSmallModel);
-  const Row& lfps = kRows[N_POLICIES - 1];
+  const Row &lfps = kRows[N_POLICIES - 1], &psa = kRows[9];
+  assert_string_equal(psa.policy, "psa");
   weir_plan_info plan = WEIR_PLAN_INFO_INIT, without = WEIR_PLAN_INFO_INIT;
-  for (const int32_t device : {WEIR_DEVICE_CUDA, WEIR_DEVICE_AUTO}) {
-    const weir_session_options o = options_of(lfps, device, 0);
-    assert_ok(weir_plan(m.model, &o, &plan));
-    assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
-    assert_true(plan.device_bytes < plan.workspace_bytes);
+  for (const Row* row : {&lfps, &psa}) {
+    for (const int32_t device : {WEIR_DEVICE_CUDA, WEIR_DEVICE_AUTO}) {
+      const weir_session_options o = options_of(*row, device, 0),
+                                 flagged = options_of(*row, device, WEIR_SESSION_HOST_ATTENTION);
+      assert_ok(weir_plan(m.model, &o, &plan));
+      assert_ok(weir_plan(m.model, &flagged, &without));
+      assert_memory_equal(&plan, &without, sizeof(plan));
+      assert_int_equal(plan.device, WEIR_DEVICE_CUDA);
+      assert_true(plan.device_bytes < plan.workspace_bytes);
+    }
   }
+  // A pool that has room for all pages asks for none.
+  weir_session_options whole = options_of(psa, WEIR_DEVICE_CUDA, 0);
+  whole.budget_tokens = 512;
+  assert_ok(weir_plan(m.model, &whole, &plan));
+  whole.flags = WEIR_SESSION_HOST_ATTENTION;
+  assert_ok(weir_plan(m.model, &whole, &without));
+  assert_true(plan.device_bytes > without.device_bytes);
   const weir_session_options flagged = options_of(lfps, WEIR_DEVICE_CPU, WEIR_SESSION_HOST_ATTENTION),
                              plain = options_of(lfps, WEIR_DEVICE_CPU, 0);
   assert_ok(weir_plan(m.model, &flagged, &plan));

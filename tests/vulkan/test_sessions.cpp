@@ -66,25 +66,23 @@ void sessions__attend_on_the_device(void**) {
   assert_ok(weir_plan(f.model, &options, &on_host));
   assert_int_equal(on_host.device, WEIR_DEVICE_VULKAN);
   assert_true(on_host.device_bytes < on_device.device_bytes);
-  // lfps attends on the host by itself.
-  const variant lfps = {"lfps", {}, 0};
-  options = options_on(WEIR_DEVICE_VULKAN, lfps);
-  assert_ok(weir_plan(f.model, &options, &on_host));
-  assert_int_equal(on_host.device, WEIR_DEVICE_VULKAN);
-  assert_true(on_host.device_bytes < on_device.device_bytes);
+  // These attend on the host by themselves.
+  const variant alone[] = {{"lfps", {}, 0}, {"psa", {{"recall", "on"}}, 1}};
+  for (const variant& v : alone) {
+    options = options_on(WEIR_DEVICE_VULKAN, v);
+    options.spill_budget_bytes = v.n_options != 0 ? 1 << 20 : 0;
+    assert_ok(weir_plan(f.model, &options, &on_host));
+    assert_int_equal(on_host.device, WEIR_DEVICE_VULKAN);
+    assert_true(on_host.device_bytes < on_device.device_bytes);
+  }
   close_gpu_fixture(&f);
 }
 
 void sessions__refuse_what_the_device_lacks(void**) {
   NEED_GPU();
-  const struct {
-    variant policy;
-    const char* text;
-  } rows[] = {{{"psa", {{"recall", "on"}}, 1}, "recall=on runs on the processor only"}};
-  for (const auto& row : rows) {
-    const weir_session_options options = options_on(WEIR_DEVICE_VULKAN, row.policy);
-    expect_refusal(gpu_runtime_options(), options, WEIR_ERR_UNSUPPORTED, row.text);
-  }
+  weir_session_options options = options_on(WEIR_DEVICE_VULKAN, {"sink", {}, 0});
+  options.spill_budget_bytes = 1 << 20;
+  expect_refusal(gpu_runtime_options(), options, WEIR_ERR_UNSUPPORTED, "can be stored on the processor only");
 }
 
 void sessions__devices_that_do_not_exist(void**) {
@@ -150,8 +148,8 @@ void sessions__auto_takes_gpus(void**) {
     assert_int_equal(plan.device, has_cuda ? WEIR_DEVICE_CUDA : is_gpu ? WEIR_DEVICE_VULKAN : WEIR_DEVICE_CPU);
   }
   // No device runs this; AUTO takes the CPU.
-  const variant psa = {"psa", {{"recall", "on"}}, 1};
-  options = options_on(WEIR_DEVICE_AUTO, psa);
+  options = options_on(WEIR_DEVICE_AUTO, {"sink", {}, 0});
+  options.spill_budget_bytes = 1 << 20;
   assert_ok(weir_plan(f.model, &options, &plan));
   assert_int_equal(plan.device, WEIR_DEVICE_CPU);
   close_gpu_fixture(&f);

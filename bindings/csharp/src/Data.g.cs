@@ -199,12 +199,13 @@ namespace Weir
         /// <summary>None of them.</summary>
         None = 0,
         /// <summary>Keep the attention masses of every step for the experimental weir_session_trace
-        /// (weir/experimental.h); costs some speed and memory. On a device not with psa.</summary>
+        /// (weir/experimental.h); costs some speed and memory.</summary>
         Trace = 1,
         /// <summary>On a device: keys and values stay in host memory and the processor computes the attention of steps;
         /// the device has the weights and computes everything else, also most attention of prompts, over pages that
         /// pass through it. For contexts whose keys and values the device has no room for. Every policy and option
-        /// works as on the CPU. lfps does it without this flag. On the CPU it changes nothing.</summary>
+        /// works as on the CPU. lfps, and psa with recall=on, do it without this flag. On the CPU it changes
+        /// nothing.</summary>
         HostAttention = 2,
     }
 

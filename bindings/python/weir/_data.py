@@ -192,12 +192,12 @@ class SessionFlags(IntFlag):
     """Bits of weir_session_options.flags."""
 
     #: Keep the attention masses of every step for the experimental weir_session_trace (weir/experimental.h); costs
-    #: some speed and memory. On a device not with psa.
+    #: some speed and memory.
     TRACE = 1
     #: On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     #: has the weights and computes everything else, also most attention of prompts, over pages that pass through it.
-    #: For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU. lfps
-    #: does it without this flag. On the CPU it changes nothing.
+    #: For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU.
+    #: lfps, and psa with recall=on, do it without this flag. On the CPU it changes nothing.
     HOST_ATTENTION = 2
 
 

@@ -238,12 +238,12 @@ public struct SessionFlags: OptionSet, Sendable {
     public var rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
     /// Keep the attention masses of every step for the experimental `weir_session_trace` (weir/experimental.h); costs
-    /// some speed and memory. On a device not with psa.
+    /// some speed and memory.
     public static let trace = SessionFlags(rawValue: 1)
     /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     /// has the weights and computes everything else, also most attention of prompts, over pages that pass through it.
-    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU. lfps
-    /// does it without this flag. On the CPU it changes nothing. Since 1.1.
+    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU.
+    /// lfps, and psa with recall=on, do it without this flag. On the CPU it changes nothing. Since 1.1.
     public static let hostAttention = SessionFlags(rawValue: 2)
 }
 
