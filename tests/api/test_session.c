@@ -318,13 +318,13 @@ static void session__bad_options(void **state) {
     expect_refusal(f, &o, WEIR_ERR_BUDGET, "131072 bytes");
     o.budget_bytes = 0;
     o.device = WEIR_DEVICE_CUDA; /* tests/device has the machines with a GPU */
-    o.policy = "psa";
-    o.flags = WEIR_SESSION_TRACE;
-    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: ");
+    o.budget_tokens = 256;
+    o.spill_budget_bytes = 1 << 20;
+    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device cuda: spill_budget_bytes");
     o.device = WEIR_DEVICE_VULKAN;
-    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device vulkan: ");
-    o.flags = 0;
-    o.policy = "sink";
+    expect_refusal(f, &o, WEIR_ERR_UNSUPPORTED, "device vulkan: spill_budget_bytes");
+    o.budget_tokens = 0;
+    o.spill_budget_bytes = 0;
     o.device = 77;
     expect_refusal(f, &o, WEIR_ERR_INVALID_ARG, "device");
     o.device = 0;
