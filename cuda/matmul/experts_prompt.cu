@@ -1,10 +1,12 @@
-// Mixture of experts over the rows of a prompt: the device sorts what the tokens chose by expert, and the GEMM runs
-// over the rows of each expert. The host does not know how many those are: it launches tiles for the most that an
-// expert can have, and those beyond its rows end at once. Weights of experts that nobody chose are not read.
+// Mixture of experts over the rows of a prompt: the device sorts what the tokens chose by expert, and a GEMM runs over
+// the rows of each expert: experts_gemm.cu, or with many rows gemm.cu, over weights that are decoded before, some
+// experts at a time. The host does not know how many rows an expert has: it launches tiles for the most that it can
+// have, and those beyond its rows end at once. Weights of experts that nobody chose are not read.
 #include <algorithm>
 
 #include "core/memory.h"
 #include "cuda/matmul/experts.cuh"
+#include "cuda/matmul/experts_gemm.cuh"
 #include "cuda/matmul/gemm.cuh"
 #include "cuda/matmul/store_units.cuh"
 #include "cuda/ops.h"
@@ -147,6 +149,20 @@ Status decode(OpContext& cx, WeightType type, DecodeArgs a, uint32_t n_cols, uin
 Status multiply(OpContext& cx, const ExpertsArgs& a, const Scratch& s, const ExpertStack& stack, const __half* x,
                 float* y) {
   const uint32_t all = a.router.n_experts, n_rows = stack.w.n_rows / all, n_cols = stack.w.n_cols;
+  const uint32_t usual_tok = (a.n_tok * a.router.n_used + all - 1) / all;
+  if (has_experts_gemm(stack.w.type, usual_tok)) {
+    const ExpertsGemmArgs g = {.c = y,
+                               .x = x,
+                               .scale_x = s.scale,
+                               .data = stack.w.data,
+                               .bias = stack.bias,
+                               .begin = s.begin,
+                               .n_tok = a.n_tok,
+                               .n_experts = all,
+                               .n_rows = n_rows,
+                               .n_cols = n_cols};
+    return experts_gemm(cx, stack.w.type, g);
+  }
   const uint64_t row_bytes = uint64_t{n_cols} * sizeof(__half);
   const auto most = static_cast<uint32_t>(std::max<uint64_t>(8, kSliceBytes / row_bytes / 8 * 8));
   const uint32_t slice_rows = std::min(n_rows, most), slice_experts = std::max(1u, most / n_rows);
@@ -177,7 +193,7 @@ Status multiply(OpContext& cx, const ExpertsArgs& a, const Scratch& s, const Exp
       g.begin = s.begin;
       g.first = expert;
       g.bias_stride = n_rows;
-      g.usual_tok = (a.n_tok * a.router.n_used + all - 1) / all;
+      g.usual_tok = usual_tok;
       WEIR_TRY(gemm_f16_groups(cx, g, n_experts));
     }
   }

@@ -5,53 +5,10 @@
 
 #include <algorithm>
 
-#include "cuda/common/tensor_core.cuh"
+#include "cuda/matmul/gemm_tile.cuh"
 
 namespace weir::cuda {
 namespace {
-
-// Columns of a K slice: one row of it is 128 bytes, once around the banks of shared memory.
-constexpr uint32_t kSlice = 64;
-constexpr uint32_t kChunks = kSlice / 8;  // 16-byte chunks in a row of a slice
-constexpr uint32_t kRowBytes = kSlice * sizeof(__half);
-
-// Byte offset of a chunk in a slice. A fragment load reads the same chunk of eight rows at once; the XOR swizzle places
-// them in different banks.
-__device__ inline uint32_t chunk_offset(uint32_t row, uint32_t chunk) {
-  return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
-}
-
-// The share of one thread in copying slices of kRows rows: one chunk of every kStep-th row.
-template <uint32_t kRows, uint32_t kThreads>
-struct SliceCopy {
-  static constexpr uint32_t kStep = kThreads / kChunks;
-  static constexpr uint32_t kPasses = kRows / kStep;
-  static_assert(kRows % kStep == 0 && kStep % 8 == 0);
-
-  const __half* from;
-  size_t step;      // elements between the rows of two passes
-  uint32_t to;      // offset in the stage
-  uint32_t column;  // of the chunk in the slice
-  int32_t n_valid;  // rows that exist, counted from this thread's first
-
-  __device__ SliceCopy(const __half* matrix, uint32_t first_row, uint32_t n_rows, uint32_t n_cols) {
-    const uint32_t row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks;
-    column = chunk * 8;
-    from = matrix + size_t{first_row + row} * n_cols + column;
-    step = size_t{kStep} * n_cols;
-    to = chunk_offset(row, chunk);
-    n_valid = static_cast<int32_t>(n_rows) - static_cast<int32_t>(first_row + row);
-  }
-
-  __device__ void copy(uint32_t stage, uint32_t first_col, uint32_t n_cols) const {
-    const int32_t n = first_col + column < n_cols ? n_valid : 0;
-#pragma unroll
-    for (uint32_t i = 0; i < kPasses; ++i) {
-      copy_16_async(stage + to + i * kStep * kRowBytes, from + i * step + first_col,
-                    static_cast<int32_t>(i * kStep) < n);
-    }
-  }
-};
 
 // Which share of the sums a block takes, with split-K.
 struct SplitK {
@@ -67,13 +24,9 @@ struct SplitK {
 template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages>
 __device__ __forceinline__ void multiply_tile(const GemmArgs& a, uint32_t first_tok, uint32_t first_row, SplitK split) {
   constexpr uint32_t kThreads = kWarpsM * kWarpsN * kWarp;
-  constexpr uint32_t kTilesM = kM / kWarpsM / 16;  // of a warp, 16 tokens each
-  constexpr uint32_t kTilesN = kN / kWarpsN / 16;  // of a warp, 16 rows of w each
   constexpr uint32_t kStageBytes = (kM + kN) * kRowBytes;
-  static_assert(kTilesM > 0 && kTilesN > 0);
   extern __shared__ __align__(128) unsigned char stages[];
   const uint32_t base = shared_address(stages);
-  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
 
   const uint32_t n_slices = (a.n_cols + kSlice - 1) / kSlice;
   const uint32_t part_slices = (n_slices + split.n_parts - 1) / split.n_parts;
@@ -91,64 +44,30 @@ __device__ __forceinline__ void multiply_tile(const GemmArgs& a, uint32_t first_
     commit_copies();  // empty groups too: wait_copies counts groups
   };
 
-  // Rows that this lane addresses in fragment loads. The rows of different fragments are multiples of 8 apart, so the
-  // lane's XOR swizzle is the same for all.
-  const uint32_t warp_tok = warp % kWarpsM * (kM / kWarpsM), warp_row = warp / kWarpsM * (kN / kWarpsN);
-  const uint32_t x_row = warp_tok + lane % 16, x_chunk = lane / 16;
-  const uint32_t w_row = warp_row + lane % 8 + lane / 16 * 8, w_chunk = lane / 8 % 2;
-  const auto load_fragments = [&](uint32_t stage, uint32_t k, uint32_t(&x)[kTilesM][4], uint32_t(&w)[kTilesN][4]) {
-    // Chunk 2 * k + i differs from chunk i only in address bits that the swizzle leaves alone.
-    const uint32_t x_at = (stage + chunk_offset(x_row, x_chunk)) ^ (k << 5);
-    const uint32_t w_at = (stage + kM * kRowBytes + chunk_offset(w_row, w_chunk)) ^ (k << 5);
-#pragma unroll
-    for (uint32_t i = 0; i < kTilesM; ++i) load_matrices(x[i], x_at + i * 16 * kRowBytes);
-#pragma unroll
-    for (uint32_t j = 0; j < kTilesN; ++j) load_matrices(w[j], w_at + j * 16 * kRowBytes);
-  };
-
-  float sum[kTilesM][2 * kTilesN][4] = {};
+  WarpTile<kM, kN, kWarpsM, kWarpsN> tile;
 #pragma unroll
   for (uint32_t i = 0; i < kStages - 1; ++i) copy_slice(i);
   for (uint32_t slice = 0; slice < n; ++slice) {
     wait_copies<kStages - 2>();
     __syncthreads();  // the slice is visible to all warps, and the stage that was read last is free
     const uint32_t stage = base + slice % kStages * kStageBytes;
-    uint32_t x[2][kTilesM][4], w[2][kTilesN][4];
-    load_fragments(stage, 0, x[0], w[0]);
-    copy_slice(slice + kStages - 1);
-#pragma unroll
-    for (uint32_t k = 0; k < kSlice / 16; ++k) {
-      if (k + 1 < kSlice / 16) load_fragments(stage, k + 1, x[(k + 1) % 2], w[(k + 1) % 2]);
-#pragma unroll
-      for (uint32_t i = 0; i < kTilesM; ++i) {
-#pragma unroll
-        for (uint32_t j = 0; j < 2 * kTilesN; ++j) {
-          multiply_f16(sum[i][j], x[k % 2][i], w[k % 2][j / 2][j % 2 * 2], w[k % 2][j / 2][j % 2 * 2 + 1]);
-        }
-      }
-    }
+    tile.add(stage, stage + kM * kRowBytes, [&] { copy_slice(slice + kStages - 1); });
   }
   wait_copies<0>();
 
   const bool is_part = split.n_parts > 1;
   float* const c = is_part ? a.partial + size_t{split.part} * a.n_tok * a.n_rows : a.c;
   const size_t ldc = is_part ? a.n_rows : a.ldc;
-#pragma unroll
-  for (uint32_t i = 0; i < 2 * kTilesM; ++i) {  // 8 tokens each
-    const uint32_t tok = first_tok + warp_tok + i * 8 + lane / 4;
-    if (tok >= a.n_tok) continue;
+  tile.each([&](uint32_t tok_of_tile, uint32_t row_of_tile, float y0, float y1) {
+    const uint32_t tok = first_tok + tok_of_tile, row = first_row + row_of_tile;
+    if (tok >= a.n_tok || row >= a.n_rows) return;
     const float scale = is_part || a.scale_x == nullptr ? 1.0f : a.scale_x[tok];
-#pragma unroll
-    for (uint32_t j = 0; j < 2 * kTilesN; ++j) {
-      const uint32_t row = first_row + warp_row + j * 8 + lane % 4 * 2;
-      if (row >= a.n_rows) continue;
-      float2 y = make_float2(scale * sum[i / 2][j][i % 2 * 2], scale * sum[i / 2][j][i % 2 * 2 + 1]);
-      float2* const to = reinterpret_cast<float2*>(c + tok * ldc + row);
-      if (!is_part && a.bias != nullptr) y = make_float2(y.x + a.bias[row], y.y + a.bias[row + 1]);
-      if (!is_part && a.accumulate) y = make_float2(to->x + y.x, to->y + y.y);
-      *to = y;
-    }
-  }
+    float2 y = make_float2(scale * y0, scale * y1);
+    float2* const to = reinterpret_cast<float2*>(c + tok * ldc + row);
+    if (!is_part && a.bias != nullptr) y = make_float2(y.x + a.bias[row], y.y + a.bias[row + 1]);
+    if (!is_part && a.accumulate) y = make_float2(to->x + y.x, to->y + y.y);
+    *to = y;
+  });
 }
 
 template <uint32_t kM, uint32_t kN, uint32_t kWarpsM, uint32_t kWarpsN, uint32_t kStages, uint32_t kBlocks>

@@ -1,4 +1,5 @@
-// ops: experts. Mirrors lib/ops/experts_ref.cpp, lib/cpu/experts.cpp, cuda/matmul/experts.cu and experts_prompt.cu.
+// ops: experts. Mirrors lib/ops/experts_ref.cpp, lib/cpu/experts.cpp, cuda/matmul/experts.cu, experts_prompt.cu and
+// experts_gemm.cu.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -202,7 +203,7 @@ std::vector<Output> run_spec(const Backend& backend, const Spec& whole) {
   const Spec s = on_this_device(whole);
   const Network n(s);
   std::vector<Output> outputs;
-  for (uint32_t n_tok : {1u, 2u, 5u, 8u, 9u, 33u, 150u}) {
+  for (uint32_t n_tok : {1u, 2u, 5u, 8u, 9u, 33u, 100u, 150u}) {
     if (!s.takes(n_tok)) continue;
     const std::vector<float> x = decided(n, Random(n_tok).normals(size_t{n_tok} * s.d_model));
     if (!x.empty()) outputs.push_back({"y", run(backend, n, x)});
@@ -247,6 +248,23 @@ void few_tokens_match_single_ones(const Backend& backend) {
       if (std::memcmp(y.data(), singles.data(), y.size() * sizeof(float)) != 0)
         fail_msg("%s, %u tokens: not the same bits", s.name, n_tok);
     }
+  }
+}
+
+// A prompt whose tokens all choose the same experts, of a few and of many: some of them have far more rows than the
+// others, none. Equal tokens have equal results.
+void one_choice_of_all(const Backend& backend) {
+  for (const uint32_t n_experts : {8u, 40u}) {
+    const Network n({"one_choice", kQ8_0, kQ4_0, 160, n_experts, 2, 96});
+    const uint32_t n_tok = 230;
+    std::vector<float> x = Random(5).normals(n.spec.d_model);
+    const std::vector<float> want = run(reference_backend(), n, x);
+    for (uint32_t t = 1; t < n_tok; ++t) x.insert(x.end(), x.begin(), x.begin() + n.spec.d_model);
+    const std::vector<float> y = run(backend, n, x);
+    for (uint32_t t = 1; t < n_tok; ++t)
+      assert_memory_equal(y.data() + size_t{t} * n.spec.d_model, y.data(), n.spec.d_model * sizeof(float));
+    assert_true(close_enough("one choice", y.data(), want.data(), want.size(),
+                             backend.device == WEIR_DEVICE_CPU ? kIntegerNmse : kCudaNmse));
   }
 }
 
@@ -422,6 +440,7 @@ int main() {
                     {"experts__not_a_number_is_seen", not_a_number_is_seen},
                     {"experts__too_little_scratch_is_an_error", too_little_scratch_is_an_error},
                     {"experts__choosing", choosing},
+                    {"experts__one_choice_of_all", one_choice_of_all},
                     {"experts__does_not_depend_on_threads", does_not_depend_on_threads},
                     {"experts__few_tokens_match_single_ones", few_tokens_match_single_ones}});
 }
