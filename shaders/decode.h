@@ -21,7 +21,9 @@ WEIR_SHARED uint kUnitPagesOfSplit = 4;
 WEIR_SHARED uint kGathered = 1024;
 // Pages that attn_stop.comp and attn_stop_list.comp put into order at a time. More are seldom attended.
 WEIR_SHARED uint kStopBatch = 256;
-// Query heads of a group that attn_stop_list.comp takes at most: what it keeps of each is in shared memory.
+// Query heads of a group that attn_stop_list.comp takes at most, as CUDA's attn_stop.cu. What it keeps of each is in
+// shared memory: with 64 groups of lanes 512 bytes a head, 16 KiB of the 32 that all devices have, beside 13 KiB
+// for the order of the pages.
 WEIR_SHARED uint kMaxStopHeads = 32;
 
 // What a launch does besides attending is a constant of its pipeline, whose code has no more than that.

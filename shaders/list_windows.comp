@@ -3,6 +3,7 @@
 // Shapes: select [n_lists, capacity]. Launch: a workgroup for each list.
 #extension GL_GOOGLE_include_directive : require
 #include "common/memory.glsl"
+#include "common/subgroup.glsl"
 #include "pages.h"
 
 layout(push_constant, std430) uniform Push { ListWindowsPush a; };

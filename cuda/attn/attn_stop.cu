@@ -258,8 +258,8 @@ bool has_attn_stop(uint32_t group, uint32_t head_dim, uint32_t capacity) {
 Status attn_stop(OpContext& cx, const AttnStopArgs& a) {
   const AttnPagedArgs& attn = a.attn.attn;
   const uint32_t group = attn.n_heads / attn.kv.n_kv_heads, d = attn.kv.head_dim;
-  if (a.attn.append || attn.select != nullptr || attn.q_sink != nullptr ||
-      attn.window != 0 || !has_attn_stop(group, d, attn.kv.capacity))
+  if (a.attn.append || attn.select != nullptr || attn.q_sink != nullptr || attn.window != 0 ||
+      !has_attn_stop(group, d, attn.kv.capacity))
     return fail(WEIR_ERR_INTERNAL, "CUDA: attn_stop of %u heads of %u elements, %u rows", group, d, attn.kv.capacity);
   const KernelArgs k = {a, stop_rule(a.stop, group), group};
   const cudaStream_t stream = stream_of(cx);

@@ -16,17 +16,22 @@ namespace {
 constexpr uint32_t kThreads = 128, kN = 64;  // a thread decodes a unit of each slice of kN rows
 constexpr uint32_t kUnitWeights = 32;
 static_assert(kThreads * kUnitWeights == kN * kSlice);
-constexpr uint32_t kStages = 3;  // of x
-constexpr uint32_t kAhead = 4;   // slices of weights that are on their way, in registers
+constexpr uint32_t kStages = 3;  // of x, which is in L2
+// Slices of weights that are on their way, in registers: with three blocks an SM has some 30 KiB of Q4_0 in flight,
+// which is what memory needs to be busy, and more would cost a block's registers.
+constexpr uint32_t kAhead = 4;
 static_assert(kAhead % 2 == 0, "the stage of a slice's weights is that of its place in the loop");
 constexpr uint32_t kWeightStage = kN * kRowBytes;
 // Rows of an expert that a kernel's tile has. Each tile decodes the weights anew, and multiplies zeros where it has no
-// rows; so there are three, each for the experts whose rows it fits best. How many an expert has is known to the device
-// alone: every kernel is launched for all of them, and its blocks end at once at the others.
+// rows; so there are three, each for the experts whose rows it fits best. With 32 rows the products take as long as the
+// weights' bytes; with 128 to decode takes a fifth of the products' time, and more have no registers. How many rows an
+// expert has is known to the device alone: every kernel is launched for all experts, and its blocks end at once at the
+// others.
 constexpr uint32_t kFewRows = 32, kSomeRows = 64, kManyRows = 128;
-constexpr uint32_t kMaxUsual = 128;
+constexpr uint32_t kMaxUsual = 128;  // with more rows weights are decoded several times
 
 constexpr size_t shared_bytes(uint32_t m) { return kStages * m * kRowBytes + 2 * kWeightStage; }
+static_assert(shared_bytes(kManyRows) <= 64 * 1024, "compute capability 7.5 has no more");
 
 // A thread's units of a block's rows of w: one of every slice.
 template <class F>
@@ -95,8 +100,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   for (uint32_t at = 0; at < n; at += kAhead) {
 #pragma unroll
     for (uint32_t i = 0; i < kAhead; ++i) {
-      const uint32_t slice = at + i;
-      if (slice >= n) break;
+      const uint32_t slice = at + i;  // below n: where the last one is has a break
       wait_copies<kStages - 2>();
       __syncthreads();  // the slice is visible to all warps, and what was read last is free
       tile.add(x_at + slice % kStages * kM * kRowBytes, w_at + i % 2 * kWeightStage,

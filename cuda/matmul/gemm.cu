@@ -219,8 +219,12 @@ Status gemm_f16(OpContext& cx, const GemmArgs& a) {
 }
 
 Status gemm_f16_groups(OpContext& cx, const GemmGroups& g, uint32_t n_groups) {
-  // The tile for the rows that a group has on average: 16, 64 or 128.
-  const Tile& tile = kTiles[g.usual_tok <= 16 ? 4 : g.usual_tok <= 64 ? 3 : 0];
+  DeviceLimits limits;
+  WEIR_TRY(device_limits(limits));
+  // The tile for the rows that a group has on average: 16, 64 or 128, if the device has the shared memory for it.
+  uint32_t index = g.usual_tok <= 16 ? 4 : g.usual_tok <= 64 ? 3 : 0;
+  if (kTiles[index].shared_bytes() > static_cast<size_t>(limits.shared_bytes)) index = 3;
+  const Tile& tile = kTiles[index];
   WEIR_CUDA_TRY(cudaFuncSetAttribute(tile.groups_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(tile.shared_bytes())),
                 "gemm_f16: shared memory");

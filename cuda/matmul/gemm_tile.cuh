@@ -4,7 +4,6 @@
 #pragma once
 
 #include "cuda/common/tensor_core.cuh"
-#include "cuda/matmul/gemm.cuh"
 
 namespace weir::cuda {
 

@@ -27,8 +27,8 @@ class Queue {
   // The same for page_score_step with groups of `group` query heads to a KV head. If not: rope_append_at and
   // page_score.
   virtual bool has_page_score_step(DigestKind kind, uint32_t head_dim, uint32_t group) const = 0;
-  // Whether attn_stop takes AttnDecodeArgs::append with these arguments, of which the results and what is read are not
-  // looked at. If not, rope_append_at comes before it.
+  // Whether attn_stop takes AttnDecodeArgs::append with these arguments, of which sizes count, and whether masses are
+  // wanted. If not, rope_append_at comes before it.
   virtual bool attn_stop_appends(const AttnPagedArgs& a) const = 0;
   // Whether attn_decode and sparse_layer, appending, keep such digests up to date.
   virtual bool append_keeps_digest(DigestKind kind) const = 0;

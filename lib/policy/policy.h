@@ -59,7 +59,9 @@ struct PolicyNeeds {
   // Number of last query rows of every prompt chunk whose attention observe_prompt observes; kAllRows: all.
   uint32_t prompt_rows = 0;
   bool row_lse = false;        // attention gives the log-sum-exp of every row; said by the session's plan
-  bool head_windows = false;   // some streams have windows of their own; said by the session's plan
+  // Some streams have windows of their own (the option heads). Set in what a device is asked about alone
+  // (DeviceModule::check_session).
+  bool head_windows = false;
   bool last_gaps = false;      // the table has last_gap
   bool prompt_scores = false;  // the table has prompt_score, a score per page for a prompt policy
   // Attention learns from its past: the tables' sizes but for n_layers, and the first layer that has them.

@@ -65,6 +65,9 @@ PolicyNeeds session_needs(const BackendRequest& r) {
 Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetup& setup) {
   const ModelConfig& c = r.model.config();
   const bool on_host = attends_on_host(r);
+  if (on_host && c.recurrent.n_layers != 0)
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "attention on the host beside a device: recurrent layers run where attention does");
   const DeviceModule* module = nullptr;
   WEIR_TRY(r.devices.find(device, which, module));
   WEIR_TRY(check_traits(c.traits, module->backend->traits, module->backend->name));

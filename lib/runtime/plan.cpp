@@ -132,6 +132,7 @@ void measure(const SessionSetup& setup, const PolicyNeeds& needs, std::span<Part
 Status fit_store(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
                  const DeviceWeights& weights, const Policy& policy, SessionSetup& setup, bool& fits) {
   weir_session_options dense = without_store(o);
+  if (setup.rows != nullptr) dense.flags |= WEIR_SESSION_HOST_ATTENTION;  // as this session, whatever its policy says
   dense.policy = nullptr;
   dense.policy_options = nullptr;
   dense.n_policy_options = 0;
@@ -217,9 +218,6 @@ Status describe_pages(const weir_session_options& o, const ModelConfig& c, const
 // The state of recurrent layers and how many snapshots there are of it.
 Status describe_recurrent(const weir_session_options& o, const ModelConfig& c, SessionSetup& setup) {
   if (c.recurrent.n_layers == 0) return {};
-  if (setup.rows != nullptr)
-    return fail(WEIR_ERR_UNSUPPORTED,
-                "attention on the host beside a device: recurrent layers run where attention does");
   const uint64_t bytes = c.recurrent.elements() * sizeof(float);
   const uint64_t n = o.snapshot_budget_bytes == 0 ? kDefaultSnapshots : o.snapshot_budget_bytes / bytes;
   if (n == 0) {
@@ -301,7 +299,8 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   bool fits = false;
   WEIR_TRY(fit_store(model, o, n_threads, devices, weights, *policy, setup, fits));
   if (fits) return {};
-  weir_session_options whole = without_store(o);  // in the pool, then
+  weir_session_options whole = without_store(o);  // in the pool, then, and where this one would have been
+  if (setup.rows != nullptr) whole.flags |= WEIR_SESSION_HOST_ATTENTION;
   whole.budget_tokens = 0;
   whole.budget_bytes = 0;
   policy->~Policy();

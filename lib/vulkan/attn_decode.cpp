@@ -76,7 +76,7 @@ DecodeArgs arguments_of(const AttnDecodeArgs& d, const Shape& shape, Touches& t)
   const uint64_t turn_bytes = uint64_t{r.rope_dim} * sizeof(float);
   const bool appends = d.append, keeps = appends && kv.digest == DigestKind::kMinMax;
   DecodeArgs s = {};
-  s.result = t.writes(a.out, q_bytes);
+  if (a.out != nullptr) s.result = t.writes(a.out, q_bytes);
   s.q = t.reads(appends ? r.q : a.q, q_bytes);
   if (!appends) s.q_sink = t.reads(a.q_sink, q_bytes);
   s.pool = appends ? t.writes(kv.pool, bytes_from(kv.pool)) : t.reads(kv.pool, bytes_from(kv.pool));
@@ -214,8 +214,10 @@ Status attend_listed(const AttnStopArgs& stop) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
   const Shape shape = shape_of(a);
   Touches t;
-  AttnDecodeArgs keys = d;
-  keys.attn.page_mass = nullptr;
+  AttnDecodeArgs keys = d;  // it attends nothing
+  keys.attn.out = keys.attn.lse = keys.attn.page_mass = nullptr;
+  keys.counters = nullptr;
+  keys.pages_attended = nullptr;
   StopListArgs s = {arguments_of(keys, shape, t)};
   s.n_splits = 1;
   s.heads_per_list = group;

@@ -1,5 +1,5 @@
-// What a workgroup of attn_decode.comp or attn_stop.comp knows before it attends: which pages, the query's heads in
-// shared memory, and the token that the step appends.
+// What a workgroup of attn_decode.comp, attn_stop.comp or attn_stop_list.comp knows before it attends: which pages, the
+// query's heads in shared memory, and the token that the step appends.
 #ifndef WEIR_DECODE_TOKEN_GLSL
 #define WEIR_DECODE_TOKEN_GLSL
 #include "common/pages.glsl"

@@ -280,6 +280,7 @@ void recurrent__lossy_rewinds_beyond_what_is_held(void**) {
   options.snapshot_tokens = 1 << 20;  // at the ends of prompts alone
   weir_session* session = session_with(model.handle, &options);
   read_in(session, some(0, 37), 37);
+  // A conversation without end holds all of up to 8,416 tokens here, and then the latest alone.
   const Tokens long_text = some(100, 12000), answer = some(20000, 120);
   assert_ok(weir_session_prefill(session, long_text.data(), long_text.size(), nullptr, nullptr));
   step_over(session, answer);

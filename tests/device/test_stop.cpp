@@ -306,7 +306,7 @@ void stop__large_groups(void**) {
   NEED_GPU();
   if (on_llvmpipe()) {
     const RandomModel m = {"llama", 16, 1, 64, "f16", 1, 8192};
-    attends_as_the_processor(OpenModel(m), m, {{"eps", "0.5"}, {"mb", "1"}}, 600, false);
+    attends_as_the_processor(OpenModel(m), m, {{"eps", "0.1"}, {"mb", "1"}}, 600);
     return;
   }
   for (const RandomModel& m :

@@ -58,7 +58,9 @@ Status choose(const char* wanted, uint32_t& which) {
   which = static_cast<uint32_t>(found - g_devices.begin());
   return {};
 }
-Status check_session(const ModelConfig&, const PolicyNeeds&, const StepRules&) {
+PolicyNeeds g_asked;  // of the latest session
+Status check_session(const ModelConfig&, const PolicyNeeds& needs, const StepRules&) {
+  g_asked = needs;
   return g_refuses ? fail(WEIR_ERR_UNSUPPORTED, "the host module refuses all, as it was told") : Status();
 }
 std::mutex g_mutex;
@@ -274,6 +276,11 @@ extern "C" __attribute__((visibility("default"))) void weir_host_module_show(con
 // Whether every session is refused from now on.
 extern "C" __attribute__((visibility("default"))) void weir_host_module_refuse(bool refuses) {
   weir::g_refuses = refuses;
+}
+
+// What the latest session needed that it asked about.
+extern "C" __attribute__((visibility("default"))) const weir::PolicyNeeds* weir_host_module_asked() {
+  return &weir::g_asked;
 }
 
 extern "C" __attribute__((visibility("default"))) const weir::DeviceModule* weir_device_module(uint32_t version) {

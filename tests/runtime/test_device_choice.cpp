@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "host_models.h"
+#include "policy/policy.h"
+#include "tests/policy/head_file.h"
 
 using namespace weir;
 
@@ -198,6 +200,28 @@ void device_choice__auto_goes_on_where_a_module_refuses(void**) {
   assert_int_equal(taken(Models(vulkan()), WEIR_SESSION_TRACE, "psa"), WEIR_DEVICE_VULKAN);
 }
 
+// A module is asked about all that a session needs of attention, not about its policy alone: a kernel for all of a
+// layer may do without.
+void device_choice__asks_for_all_that_is_needed(void**) {
+  show(kOneCard);
+  const Models m(vulkan());
+  const auto asked = function_of<const PolicyNeeds* (*)()>(vulkan(), "libweir_vulkan.so", "weir_host_module_asked");
+  (void)taken(m, 0, "psa");
+  assert_true(!asked()->page_mass && !asked()->head_windows);
+  (void)taken(m, WEIR_SESSION_TRACE, "psa");
+  assert_true(asked()->page_mass && !asked()->head_windows);
+  const weir::test::TestHeadFile heads("device_choice_heads.tsv");
+  assert_true(heads.write_for(m.model));
+  const weir_key_value list[] = {{"heads", "duo"}, {"heads_file", heads.path()}};
+  weir_session_options options = options_on(WEIR_DEVICE_VULKAN);
+  options.policy = "psa";
+  options.policy_options = list;
+  options.n_policy_options = 2;
+  weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+  assert_ok(weir_plan(m.model, &options, &plan));
+  assert_true(!asked()->page_mass && asked()->head_windows);
+}
+
 // A model's weights are on one device; sessions that this cannot run are on the processor, not on a second one.
 void device_choice__auto_stays_where_the_weights_are(void**) {
   show(kOneCard);
@@ -351,6 +375,7 @@ int main() {
       cmocka_unit_test(device_choice__auto_prefers_cuda),
       cmocka_unit_test(device_choice__auto_by_kind),
       cmocka_unit_test(device_choice__auto_goes_on_where_a_module_refuses),
+      cmocka_unit_test(device_choice__asks_for_all_that_is_needed),
       cmocka_unit_test(device_choice__auto_stays_where_the_weights_are),
       cmocka_unit_test(device_choice__lists_all_devices),
       cmocka_unit_test(device_choice__hooks_rule_vulkan_out),

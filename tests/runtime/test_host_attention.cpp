@@ -216,6 +216,20 @@ void host_attention__is_chosen(void**) {
       assert_true(plan.device_bytes < plan.workspace_bytes);
     }
   }
+  // Recurrent layers run where attention does; then AUTO goes on.
+  const Models recurrent((std::string(kModels) + "/qwen35_f32.gguf").c_str());
+  for (const Row* row : {&lfps, &psa}) {
+    const weir_session_options o = options_of(*row, WEIR_DEVICE_AUTO, 0);
+    assert_ok(weir_plan(recurrent.model, &o, &plan));
+    assert_int_equal(plan.device, WEIR_DEVICE_CPU);
+  }
+  // The half of dense's memory is that of attention on the host.
+  weir_session_options half = options_of(psa, WEIR_DEVICE_CUDA, 0);
+  half.spill_flags = WEIR_SPILL_HALF;
+  assert_ok(weir_plan(m.model, &half, &plan));
+  half.flags = WEIR_SESSION_HOST_ATTENTION;
+  assert_ok(weir_plan(m.model, &half, &without));
+  assert_memory_equal(&plan, &without, sizeof(plan));
   // A pool that has room for all pages asks for none.
   weir_session_options whole = options_of(psa, WEIR_DEVICE_CUDA, 0);
   whole.budget_tokens = 512;
@@ -302,7 +316,7 @@ void host_attention__forks_saves_and_rewinds(void**) {
   }
 }
 
-// Masses of steps can be traced, which a device's own attention cannot.
+// Masses of steps can be traced.
 void host_attention__traces(void**) {
   const Models m(kSmallModel);
   const auto trace = reinterpret_cast<weir_session_trace_fn>(weir_get_experimental("weir_session_trace"));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/kernels/fill.h"
+#include "device/kernels/list_windows.h"
 #include "device/kernels/logits.h"
 #include "device/kernels/page_softmax.h"
 #include "device/kernels/page_stamp_at.h"
@@ -16,6 +17,7 @@
 #include "quant/half.h"
 #include "runtime/logprobs.h"
 #include "tests/vulkan/device_arrays.h"
+#include "vulkan/kernels.h"
 #include "vulkan/steps.h"
 
 namespace weir::vulkan {
@@ -74,6 +76,55 @@ class Array {
 };
 
 // --- pages -----------------------------------------------------------------------------------------------------------
+
+// The invocations of a workgroup along x, from SPIR-V: 0 where the pipeline says how many.
+uint32_t workgroup_width(const ShaderCode& code) {
+  constexpr uint32_t kExecutionMode = 16, kConstant = 43, kSpecConstant = 50, kExecutionModeId = 331;
+  constexpr uint32_t kLocalSize = 17, kLocalSizeId = 38, kHeader = 5;
+  uint32_t id = 0;
+  const uint32_t n = static_cast<uint32_t>(code.bytes / sizeof(uint32_t));
+  for (uint32_t at = kHeader; at < n; at += code.words[at] >> 16) {
+    const uint32_t* const words = code.words + at;
+    const uint32_t what = words[0] & 0xFFFFu;
+    if (what == kExecutionMode && words[2] == kLocalSize) return words[3];
+    if (what == kExecutionModeId && words[2] == kLocalSizeId) id = words[3];
+    if (id != 0 && what == kConstant && words[2] == id) return words[3];
+    if (id != 0 && what == kSpecConstant && words[2] == id) return 0;
+  }
+  fail_msg("%s has no workgroup", code.name);
+  return 0;
+}
+
+// A shader that does not include common/subgroup.glsl has workgroups of one invocation, and leaves out the rows of all
+// others.
+void shaders__have_workgroups(void**) {
+  uint32_t n = 0;
+  for (size_t kernel = 0; kernel < kKernelCount; ++kernel) {
+    for (size_t type = 0; type < kWeightTypeCount; ++type) {
+      const ShaderCode code = shader_code(static_cast<Kernel>(kernel), static_cast<WeightType>(type));
+      if (code.words == nullptr) continue;
+      const uint32_t width = workgroup_width(code);
+      if (width != 0 && width != kInvocations) fail_msg("%s: workgroups of %u invocations", code.name, width);
+      ++n;
+    }
+  }
+  assert_true(n > kKernelCount);
+}
+
+void list_windows__lists_all_rows(void**) {
+  open_context();
+  constexpr uint32_t kCapacity = 600, kHeads = 3, kLists = 6;
+  const Array<uint32_t> select(kLists * kCapacity, UINT32_MAX), n_select(kLists, 7u);
+  const Array<uint32_t> windows(std::vector<uint32_t>{100, 0, 33}), n_pages(std::vector<uint32_t>{600, 300, 257});
+  check(list_windows({select.data(), n_select.data(), windows.data(), n_pages.data(), kCapacity, kLists, kHeads}));
+  const std::vector<uint32_t> rows = select.get(), n = n_select.get();
+  for (uint32_t list = 0; list < kLists; ++list) {
+    const uint32_t n_rows = list / 2 == 0 ? 600 : list / 2 == 2 ? 257 : 0;  // of a stream without a window none
+    assert_int_equal(n[list], n_rows != 0 ? n_rows : 7);
+    for (uint32_t row = 0; row < kCapacity; ++row)
+      assert_int_equal(rows[list * kCapacity + row], row < n_rows ? row : UINT32_MAX);
+  }
+}
 
 void page_softmax__is_the_softmax_of_the_rows_in_use(void**) {
   open_context();
@@ -460,6 +511,8 @@ void copy_memory__of_every_length(void**) {
 int main() {
   using namespace weir::vulkan;
   const CMUnitTest tests[] = {
+      cmocka_unit_test(shaders__have_workgroups),
+      cmocka_unit_test(list_windows__lists_all_rows),
       cmocka_unit_test(page_softmax__is_the_softmax_of_the_rows_in_use),
       cmocka_unit_test(page_stamp_at__stamps_with_the_state_s_token),
       cmocka_unit_test(step_end__finds_the_token_and_commits),

@@ -177,7 +177,8 @@ enumerations! {
         /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the
         /// device has the weights and computes everything else, also most attention of prompts, over pages that pass
         /// through it. For contexts whose keys and values the device has no room for. Every policy and option works as
-        /// on the CPU. lfps, and psa with recall=on, do it without this flag. On the CPU it changes nothing. Since 1.1.
+        /// on the CPU. lfps does it without this flag, and psa with recall=on and a budget below the context. On the
+        /// CPU it changes nothing. Since 1.1.
         WEIR_SESSION_HOST_ATTENTION as HOST_ATTENTION = 2;
     }
 
@@ -193,7 +194,8 @@ enumerations! {
         /// On the CPU and with `spill_budget_bytes` 0, the store gets what makes the session take half of the memory
         /// that policy dense would take for the same context. The pages that were wanted the longest ago are dropped
         /// for good when it is full. Where the store would then be smaller than the pool, the pool holds the whole
-        /// context instead, and nothing is stored. On a device it changes nothing. Since 1.1.
+        /// context instead, and nothing is stored. Attention on the host counts as the CPU; with attention on a device
+        /// it changes nothing. Since 1.1.
         WEIR_SPILL_HALF as HALF = 4;
     }
 
@@ -768,12 +770,12 @@ structures! {
         /// as the plan shows. 0 (default): not used.
         budget_bytes: u64,
         /// Host memory for pages outside the KV pool, at least one page of each stream that the budget rules. With
-        /// recall (arkvale, and raas and hybrid with recall=on) steps bring pages back from it, 0 (default) is what the
-        /// whole context needs at worst, and when it is full, pages move to the spill file. Without one, or when that
-        /// is full too, those that were wanted the longest ago are dropped for good. 0 is never more than half of the
-        /// memory of the machine, or of the container's limit. `spill_tokens` of the plan says what is held for sure.
-        /// Other policies that let pages go keep copies there, which no step reads, on the CPU only, and 0 (default)
-        /// keeps none.
+        /// recall (arkvale, and raas, hybrid and psa with recall=on) steps bring pages back from it, 0 (default) is
+        /// what the whole context needs at worst, and when it is full, pages move to the spill file. Without one, or
+        /// when that is full too, those that were wanted the longest ago are dropped for good. 0 is never more than
+        /// half of the memory of the machine, or of the container's limit. `spill_tokens` of the plan says what is held
+        /// for sure. Other policies that let pages go keep copies there, which no step reads, on the CPU only, and 0
+        /// (default) keeps none.
         spill_budget_bytes: u64,
         /// "dense" (also NULL, default), "sink", "h2o", "tova", "quest", "raas", "hybrid", "random", "arkvale", "psa",
         /// "lfps", "keyformer", "scissorhands". Copied.

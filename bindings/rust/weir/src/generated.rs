@@ -291,8 +291,8 @@ impl Default for SessionOptions {
 impl SessionOptions {
     /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     /// has the weights and computes everything else, also most attention of prompts, over pages that pass through it.
-    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU.
-    /// lfps, and psa with recall=on, do it without this flag. On the CPU it changes nothing.
+    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU. lfps
+    /// does it without this flag, and psa with recall=on and a budget below the context. On the CPU it changes nothing.
     pub fn host_attention(mut self, is_set: bool) -> Self {
         set_bits(&mut self.raw.flags, sys::WEIR_SESSION_HOST_ATTENTION, is_set);
         self
@@ -335,7 +335,7 @@ impl SessionOptions {
         self
     }
     /// Host memory for pages outside the KV pool, at least one page of each stream that the budget rules. With recall
-    /// (arkvale, and raas and hybrid with recall=on) steps bring pages back from it, 0 (default) is what the whole
+    /// (arkvale, and raas, hybrid and psa with recall=on) steps bring pages back from it, 0 (default) is what the whole
     /// context needs at worst, and when it is full, pages move to the spill file. Without one, or when that is full
     /// too, those that were wanted the longest ago are dropped for good. 0 is never more than half of the memory of the
     /// machine, or of the container's limit. `spill_tokens` of the plan says what is held for sure. Other policies that
@@ -387,7 +387,7 @@ impl SessionOptions {
     /// On the CPU and with `spill_budget_bytes` 0, the store gets what makes the session take half of the memory that
     /// policy dense would take for the same context. The pages that were wanted the longest ago are dropped for good
     /// when it is full. Where the store would then be smaller than the pool, the pool holds the whole context instead,
-    /// and nothing is stored. On a device it changes nothing.
+    /// and nothing is stored. Attention on the host counts as the CPU; with attention on a device it changes nothing.
     pub fn spill_half(mut self, is_set: bool) -> Self {
         set_bits(&mut self.raw.spill_flags, sys::WEIR_SPILL_HALF, is_set);
         self

@@ -242,8 +242,9 @@ public struct SessionFlags: OptionSet, Sendable {
     public static let trace = SessionFlags(rawValue: 1)
     /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     /// has the weights and computes everything else, also most attention of prompts, over pages that pass through it.
-    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU.
-    /// lfps, and psa with recall=on, do it without this flag. On the CPU it changes nothing. Since 1.1.
+    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU. lfps
+    /// does it without this flag, and psa with recall=on and a budget below the context. On the CPU it changes nothing.
+    /// Since 1.1.
     public static let hostAttention = SessionFlags(rawValue: 2)
 }
 
@@ -260,7 +261,8 @@ public struct SpillFlags: OptionSet, Sendable {
     /// On the CPU and with `spillBudgetBytes` 0, the store gets what makes the session take half of the memory that
     /// policy dense would take for the same context. The pages that were wanted the longest ago are dropped for good
     /// when it is full. Where the store would then be smaller than the pool, the pool holds the whole context instead,
-    /// and nothing is stored. On a device it changes nothing. Since 1.1.
+    /// and nothing is stored. Attention on the host counts as the CPU; with attention on a device it changes nothing.
+    /// Since 1.1.
     public static let half = SpillFlags(rawValue: 4)
 }
 
@@ -903,7 +905,7 @@ public struct SessionOptions: Options, Sendable {
     /// plan shows. 0 (default): not used.
     public var budgetBytes: Int
     /// Host memory for pages outside the KV pool, at least one page of each stream that the budget rules. With recall
-    /// (arkvale, and raas and hybrid with recall=on) steps bring pages back from it, 0 (default) is what the whole
+    /// (arkvale, and raas, hybrid and psa with recall=on) steps bring pages back from it, 0 (default) is what the whole
     /// context needs at worst, and when it is full, pages move to the spill file. Without one, or when that is full
     /// too, those that were wanted the longest ago are dropped for good. 0 is never more than half of the memory of the
     /// machine, or of the container's limit. `spillTokens` of the plan says what is held for sure. Other policies that
