@@ -114,13 +114,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   tile.each([&](uint32_t tok_of_tile, uint32_t row_of_tile, float y0, float y1) {
     const uint32_t tok = first_tok + tok_of_tile, row = first_row + row_of_tile;
     if (tok >= n_tok || row >= a.n_rows) return;
-    const float scale = a.scale_x[begin + tok];
-    float2 y = make_float2(scale * y0, scale * y1);
-    if (a.bias != nullptr) {
-      const float* const bias = a.bias + size_t{blockIdx.z} * a.n_rows + row;
-      y = make_float2(y.x + bias[0], y.y + bias[1]);
-    }
-    *reinterpret_cast<float2*>(a.c + size_t{begin + tok} * a.n_rows + row) = y;
+    const float* const bias = a.bias == nullptr ? nullptr : a.bias + size_t{blockIdx.z} * a.n_rows + row;
+    *reinterpret_cast<float2*>(a.c + size_t{begin + tok} * a.n_rows + row) =
+        scaled(a.scale_x[begin + tok], y0, y1, bias);
   });
 }
 

@@ -24,7 +24,7 @@ struct ExpertsGemmArgs {
 // Whether it is the way for this type, and the faster one where experts have `usual_tok` rows on average: up to 128 of
 // them share what is decoded, so that with many rows it is better to decode it once, for all.
 bool has_experts_gemm(WeightType type, uint32_t usual_tok);
-// Multiplies what gemm_f16_groups would multiply after decoding, in the same order.
+// The bits of gemm_f16_groups over decoded weights.
 Status experts_gemm(OpContext& cx, WeightType type, const ExpertsGemmArgs& a);
 
 }  // namespace weir::cuda

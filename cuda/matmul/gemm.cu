@@ -62,10 +62,13 @@ __device__ __forceinline__ void multiply_tile(const GemmArgs& a, uint32_t first_
     const uint32_t tok = first_tok + tok_of_tile, row = first_row + row_of_tile;
     if (tok >= a.n_tok || row >= a.n_rows) return;
     const float scale = is_part || a.scale_x == nullptr ? 1.0f : a.scale_x[tok];
-    float2 y = make_float2(scale * y0, scale * y1);
+    const bool has_bias = !is_part && a.bias != nullptr;
+    float2 y = scaled(scale, y0, y1, has_bias ? a.bias + row : nullptr);
     float2* const to = reinterpret_cast<float2*>(c + tok * ldc + row);
-    if (!is_part && a.bias != nullptr) y = make_float2(y.x + a.bias[row], y.y + a.bias[row + 1]);
-    if (!is_part && a.accumulate) y = make_float2(to->x + y.x, to->y + y.y);
+    if (!is_part && a.accumulate) {
+      y = has_bias ? make_float2(__fadd_rn(to->x, y.x), __fadd_rn(to->y, y.y))
+                   : make_float2(fmaf(scale, y0, to->x), fmaf(scale, y1, to->y));
+    }
     *to = y;
   });
 }
@@ -106,8 +109,8 @@ __global__ void __launch_bounds__(kMergeThreads) merge_parts_kernel(GemmArgs a, 
     y = make_float2(y.x + part.x, y.y + part.y);
   }
   const float scale = a.scale_x == nullptr ? 1.0f : a.scale_x[tok];
-  y = make_float2(scale * y.x, scale * y.y);
-  if (a.bias != nullptr) y = make_float2(y.x + a.bias[row], y.y + a.bias[row + 1]);
+  y = scaled(scale, y.x, y.y, nullptr);
+  if (a.bias != nullptr) y = make_float2(__fadd_rn(y.x, a.bias[row]), __fadd_rn(y.y, a.bias[row + 1]));
   float2* const to = reinterpret_cast<float2*>(a.c + size_t{tok} * a.ldc + row);
   if (a.accumulate) y = make_float2(to->x + y.x, to->y + y.y);
   *to = y;

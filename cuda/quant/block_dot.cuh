@@ -51,7 +51,14 @@ __device__ inline void bytes_to_float(uint4 w, float offset, float step, float* 
   for (uint32_t i = 0; i < 16; ++i) out[i] = step * (static_cast<float>(words[i / 4] >> (i % 4 * 8) & 255u) - offset);
 }
 
-// The same of signed bytes.
+// step * byte - low, rounded once: so explicit that every kernel decodes the same bits.
+__device__ inline void bytes_above(uint4 w, float step, float low, float* out) {
+  const uint32_t words[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+  for (uint32_t i = 0; i < 16; ++i) out[i] = fmaf(step, static_cast<float>(words[i / 4] >> (i % 4 * 8) & 255u), -low);
+}
+
+// bytes_to_float of signed bytes.
 __device__ inline void signed_to_float(uint4 w, float step, float* out) {
   const uint32_t words[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll

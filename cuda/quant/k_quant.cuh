@@ -39,10 +39,8 @@ __device__ inline float k_dot(const KWords& w, const Act& a, float total) {
   return fmaf(a.scale, fmaf(w.k.step, static_cast<float>(dot32(w.w, a)), -low), total);
 }
 __device__ inline void k_decode(const Bytes32& w, const KStep& k, float* out) {
-  bytes_to_float(w.low, 0.0f, k.step, out);
-  bytes_to_float(w.high, 0.0f, k.step, out + 16);
-#pragma unroll
-  for (uint32_t i = 0; i < 32; ++i) out[i] -= k.low;
+  bytes_above(w.low, k.step, k.low, out);
+  bytes_above(w.high, k.step, k.low, out + 16);
 }
 
 }  // namespace weir::cuda

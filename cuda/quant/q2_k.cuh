@@ -51,10 +51,12 @@ struct Format<WeightType::kQ2_K> {
   }
   __device__ static void decode(const Regs& r, uint32_t s, float* out) {
     const Words w = unpack(r, s);
-    bytes_to_float(w.w.low, 0.0f, w.scale * static_cast<float>(w.sub[0]), out);
-    bytes_to_float(w.w.high, 0.0f, w.scale * static_cast<float>(w.sub[1]), out + 16);
-#pragma unroll
-    for (uint32_t i = 0; i < 32; ++i) out[i] -= w.min_scale * static_cast<float>(w.low[i / 16]);
+    const auto half = [&](uint4 bytes, uint32_t i) {
+      bytes_above(bytes, w.scale * static_cast<float>(w.sub[i]), w.min_scale * static_cast<float>(w.low[i]),
+                  out + 16 * i);
+    };
+    half(w.w.low, 0);
+    half(w.w.high, 1);
   }
 };
 

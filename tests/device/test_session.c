@@ -287,6 +287,7 @@ static void session__refusals(void **state) {
     NEED_GPU();
     open_gpu_fixture(&f);
     options.spill_budget_bytes = 1 << 20;
+    options.budget_tokens = 256;
     options.policy = "sink";
     snprintf(text, sizeof(text), "device %.16s: spill_budget_bytes", device_name());
     assert_error(weir_plan(f.model, &options, &plan), WEIR_ERR_UNSUPPORTED, text);
@@ -294,6 +295,7 @@ static void session__refusals(void **state) {
     assert_ok(weir_plan(f.model, &options, &plan));
     assert_int_equal(plan.device, WEIR_DEVICE_CPU);
     options.spill_budget_bytes = 0;
+    options.budget_tokens = 0;
     options.policy = "dense";
     assert_auto(&f, options);
     narrow = f;
