@@ -71,7 +71,12 @@ std::vector<Change> changes() {
       {Trait::kTemperature, [](Layer&, ModelConfig& c) { c.temperature.beta = 0.1f; }},
       {Trait::kAttnSinks, [](Layer& l, ModelConfig&) { l.attention.sinks = kAny; }},
       {Trait::kExperts, [](Layer& l, ModelConfig&) { l.experts.router.n_experts = 8; }},
-      {Trait::kHeadGate, [](Layer& l, ModelConfig&) { l.stage[1] = {.kind = Stage::Kind::kHeadGate, .x = Row::kQ}; }},
+      {Trait::kHeadGate,
+       [](Layer& l, ModelConfig&) {
+         l.stage[1] = Stage();
+         l.stage[1].kind = Stage::Kind::kHeadGate;
+         l.stage[1].x = Row::kQ;
+       }},
       {Trait::kDeltaNet, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kDeltaNet; }},
       {Trait::kMamba2, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kMamba2; }},
       {Trait::kShortConv, [](Layer& l, ModelConfig&) { l.kind.mixer = Mixer::kShortConv; }},

@@ -1,6 +1,6 @@
 // runtime: what a session remembers is a list of parts. A part of the test's own, a number for each layer that grows
 // with every token and that cannot be taken back to any position, is planned, forked, rewound, saved, restored and
-// taken back after a cancelled prompt, on the processor and on a device, with and without copies of pages.
+// taken back after a cancelled prompt or step, on the processor and on a device, with and without copies of pages.
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -8,6 +8,7 @@
 #include "api/handles.h"
 #include "host_models.h"
 #include "tests/api/saved_bytes.h"
+#include "weir/experimental.h"
 
 namespace {
 
@@ -40,6 +41,10 @@ class Counter final : public Part {
   void cut(uint32_t n_tokens) override {
     for (uint32_t layer = 0; layer < n_layers_; ++layer) sums_[layer] = sum(layer, n_tokens);
   }
+  void roll_back(uint32_t n_tokens) override {
+    ++n_rolled_back;
+    cut(n_tokens);
+  }
   void seal(uint32_t first, uint32_t end) override {
     for (uint32_t layer = 0; layer < n_layers_; ++layer) sums_[layer] += sum(layer, end) - sum(layer, first);
   }
@@ -51,6 +56,8 @@ class Counter final : public Part {
     }
     return {};
   }
+
+  uint32_t n_rolled_back = 0;
 
   // Whether it has seen these tokens, each once.
   bool is_at(uint32_t n_tokens) const {
@@ -258,6 +265,33 @@ void parts__are_taken_back_after_a_cancelled_prompt(void**) {
   });
 }
 
+// A step that fails in its layers is taken back from the parts, too.
+void parts__are_taken_back_after_a_refused_step(void**) {
+  const auto set_trace = reinterpret_cast<weir_session_trace_fn>(weir_get_experimental("weir_session_trace"));
+  assert_non_null(set_trace);
+  const Models m(kModel);
+  const Setup s = {"dense", WEIR_DEVICE_CPU, 0, 0};
+  weir_session_options o = Counted::options(s);
+  o.flags = WEIR_SESSION_TRACE;
+  Counter counter(m.model->model.config().n_layers);
+  Part* part = &counter;
+  const auto session = std::make_unique<weir_session>(m.model);
+  session->add_parts({&part, 1});
+  assert_true(session->create(m.model->model, o).ok());
+  for (uint32_t i = 0; i < 5; ++i) assert_ok(weir_session_step(session.get(), token(i)));
+  const weir_trace_fn refuse = [](void*, const weir_trace_layer* layer) -> weir_status {
+    return layer->layer == 1 ? WEIR_ERR_CANCELLED : WEIR_OK;
+  };
+  assert_ok(set_trace(session.get(), refuse, nullptr));
+  assert_int_equal(counter.n_rolled_back, 0);
+  assert_int_equal(weir_session_step(session.get(), token(5)), WEIR_ERR_CANCELLED);
+  assert_int_equal(counter.n_rolled_back, 1);
+  assert_true(counter.is_at(5));
+  assert_ok(set_trace(session.get(), nullptr, nullptr));
+  assert_ok(weir_session_step(session.get(), token(5)));
+  assert_true(counter.is_at(6));
+}
+
 }  // namespace
 
 int main() {
@@ -268,6 +302,7 @@ int main() {
       cmocka_unit_test(parts__are_rewound),
       cmocka_unit_test(parts__are_saved_and_restored),
       cmocka_unit_test(parts__are_taken_back_after_a_cancelled_prompt),
+      cmocka_unit_test(parts__are_taken_back_after_a_refused_step),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
