@@ -1,7 +1,7 @@
-// GEMM over the rows of each expert: weights are read once, in their own format, and decoded into shared memory right
-// before their products. A prompt's batch gives an expert of many only a few dozen rows: to decode its matrices into
-// memory first, and to read them from there, moved 7 times the bytes (f16 out and in beside 4.5 bits a weight) and took
-// launches for a few experts at a time.
+// GEMM over the rows of each expert: every tile of rows reads the weights in their own format, and decodes them into
+// shared memory right before their products. A prompt's batch gives an expert of many only a few dozen rows: to decode
+// its matrices into memory first, and to read them from there, moved 7 times the bytes (f16 out and in beside 4.5 bits
+// a weight) and took launches for a few experts at a time.
 #include "cuda/matmul/experts_gemm.cuh"
 
 #include <algorithm>
@@ -23,10 +23,10 @@ constexpr uint32_t kAhead = 4;
 static_assert(kAhead % 2 == 0, "the stage of a slice's weights is that of its place in the loop");
 constexpr uint32_t kWeightStage = kN * kRowBytes;
 // Rows of an expert that a kernel's tile has. Each tile decodes the weights anew, and multiplies zeros where it has no
-// rows; so there are three, each for the experts whose rows it fits best. With 32 rows the products take as long as the
-// weights' bytes; with 128 to decode takes a fifth of the products' time, and more have no registers. How many rows an
-// expert has is known to the device alone: every kernel is launched for all experts, and its blocks end at once at the
-// others.
+// rows; so there are three, each for the experts whose rows it fits best. By a count of instructions and bytes of Q4_0
+// on an H200, to multiply 32 rows takes about as long as to read the weights; the sums of more than 128 would not fit
+// into registers. How many rows an expert has is known to the device alone: every kernel is launched for all experts,
+// and its blocks end at once at the others.
 constexpr uint32_t kFewRows = 32, kSomeRows = 64, kManyRows = 128;
 constexpr uint32_t kMaxUsual = 128;  // with more rows weights are decoded several times
 

@@ -95,7 +95,8 @@ __global__ void __launch_bounds__(kWarpsM* kWarpsN* kWarp, kBlocks) gemm_f16_gro
 
 constexpr uint32_t kMergeThreads = 256;
 
-// Computes: c (+)= scale_x * (sum of the split-K parts in ascending order) (+ bias).
+// Computes: c (+)= scale_x * (sum of the split-K parts in ascending order) (+ bias). Here every step is rounded by
+// itself.
 // Launch: one thread per pair of elements.
 __global__ void __launch_bounds__(kMergeThreads) merge_parts_kernel(GemmArgs a, uint32_t n_parts) {
   const size_t i = size_t{blockIdx.x} * kMergeThreads + threadIdx.x;

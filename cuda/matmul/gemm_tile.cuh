@@ -53,7 +53,7 @@ struct SliceCopy {
 };
 
 // scale * (y0, y1) (+ bias), rounded once, of two neighbouring rows. What the compiler fuses depends on the code around
-// it; explicitly, every kernel gives the same bits.
+// it; explicitly, every kernel that computes a whole product gives the same bits.
 __device__ inline float2 scaled(float scale, float y0, float y1, const float* bias) {
   if (bias == nullptr) return make_float2(__fmul_rn(scale, y0), __fmul_rn(scale, y1));
   return make_float2(fmaf(scale, y0, bias[0]), fmaf(scale, y1, bias[1]));

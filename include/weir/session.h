@@ -21,9 +21,10 @@ enum weir_session_flag_bits {
                                          the attention of steps; the device has the weights and computes everything
                                          else, also most attention of prompts, over pages that pass through it. For
                                          contexts whose keys and values the device has no room for. Every policy and
-                                         option works as on the CPU. lfps does it without this flag, and psa with
-                                         recall=on and a budget below the context. On the CPU it changes nothing.
-                                         @since 1.1 */
+                                         option works as on the CPU. Models with recurrent layers are refused;
+                                         WEIR_DEVICE_AUTO takes the CPU for them. lfps does it without this flag, and
+                                         psa with recall=on and a budget below the context. On the CPU it changes
+                                         nothing. @since 1.1 */
 };
 
 /** Bits of weir_session_options.spill_flags. */

@@ -50,7 +50,11 @@ Status check_cpu(const BackendRequest& r) {
 
 // What does not depend on the device.
 Status check_any_device(const BackendRequest& r, const StepRules& rules) {
-  return attends_on_host(r) ? check_cpu(r) : check_device_attention(r.options, r.needs, rules);
+  if (!attends_on_host(r)) return check_device_attention(r.options, r.needs, rules);
+  if (r.model.config().recurrent.n_layers != 0)
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "attention on the host beside a device: recurrent layers run where attention does");
+  return check_cpu(r);
 }
 
 // What the session needs besides its policy.
@@ -65,9 +69,6 @@ PolicyNeeds session_needs(const BackendRequest& r) {
 Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetup& setup) {
   const ModelConfig& c = r.model.config();
   const bool on_host = attends_on_host(r);
-  if (on_host && c.recurrent.n_layers != 0)
-    return fail(WEIR_ERR_UNSUPPORTED,
-                "attention on the host beside a device: recurrent layers run where attention does");
   const DeviceModule* module = nullptr;
   WEIR_TRY(r.devices.find(device, which, module));
   WEIR_TRY(check_traits(c.traits, module->backend->traits, module->backend->name));

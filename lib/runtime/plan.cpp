@@ -128,11 +128,17 @@ void measure(const SessionSetup& setup, const PolicyNeeds& needs, std::span<Part
   fill_plan(setup, needs, pools, plan);
 }
 
+// Another policy or budget attends where this session does, though it would have chosen another place.
+void stay_where(const SessionSetup& setup, weir_session_options& other) {
+  if (setup.rows != nullptr) other.flags |= WEIR_SESSION_HOST_ATTENTION;
+  if (setup.rows == nullptr && setup.module == nullptr) other.device = WEIR_DEVICE_CPU;
+}
+
 // The store gets what the rest leaves of half of dense's memory. False at `fits`: too little for one that is of use.
 Status fit_store(const Model& model, const weir_session_options& o, uint32_t n_threads, const DeviceHost& devices,
                  const DeviceWeights& weights, const Policy& policy, SessionSetup& setup, bool& fits) {
   weir_session_options dense = without_store(o);
-  if (setup.rows != nullptr) dense.flags |= WEIR_SESSION_HOST_ATTENTION;  // as this session, whatever its policy says
+  stay_where(setup, dense);
   dense.policy = nullptr;
   dense.policy_options = nullptr;
   dense.n_policy_options = 0;
@@ -299,8 +305,8 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
   bool fits = false;
   WEIR_TRY(fit_store(model, o, n_threads, devices, weights, *policy, setup, fits));
   if (fits) return {};
-  weir_session_options whole = without_store(o);  // in the pool, then, and where this one would have been
-  if (setup.rows != nullptr) whole.flags |= WEIR_SESSION_HOST_ATTENTION;
+  weir_session_options whole = without_store(o);  // in the pool, then
+  stay_where(setup, whole);
   whole.budget_tokens = 0;
   whole.budget_bytes = 0;
   policy->~Policy();

@@ -223,13 +223,29 @@ void host_attention__is_chosen(void**) {
     assert_ok(weir_plan(recurrent.model, &o, &plan));
     assert_int_equal(plan.device, WEIR_DEVICE_CPU);
   }
-  // The half of dense's memory is that of attention on the host.
-  weir_session_options half = options_of(psa, WEIR_DEVICE_CUDA, 0);
-  half.spill_flags = WEIR_SPILL_HALF;
-  assert_ok(weir_plan(m.model, &half, &plan));
-  half.flags = WEIR_SESSION_HOST_ATTENTION;
-  assert_ok(weir_plan(m.model, &half, &without));
-  assert_memory_equal(&plan, &without, sizeof(plan));
+  // The half of dense's memory is that of dense with attention in the same place; with 512 tokens there is no room for
+  // a store in it, and the pool holds the whole context, in that place, too.
+  for (const uint32_t context : {512u, 65536u}) {
+    weir_session_options half = options_of(psa, WEIR_DEVICE_CUDA, 0), dense = options_of(kRows[0], WEIR_DEVICE_CUDA, 0);
+    half.spill_flags = WEIR_SPILL_HALF;
+    half.context_tokens = dense.context_tokens = context;
+    dense.flags = WEIR_SESSION_HOST_ATTENTION;
+    assert_ok(weir_plan(m.model, &half, &plan));
+    assert_ok(weir_plan(m.model, &dense, &without));
+    if ((plan.spill_bytes != 0) != (context == 65536)) fail_msg("%u tokens: %zu", context, size_t{plan.spill_bytes});
+    if (context == 65536) assert_true(plan.total_bytes <= without.total_bytes / 2);
+    half.flags = WEIR_SESSION_HOST_ATTENTION;
+    assert_ok(weir_plan(m.model, &half, &without));
+    assert_memory_equal(&plan, &without, sizeof(plan));
+    // Where AUTO took the processor, that is the place.
+    weir_session_options automatic = half;
+    automatic.flags = 0;
+    automatic.device = WEIR_DEVICE_AUTO;
+    assert_ok(weir_plan(recurrent.model, &automatic, &plan));
+    automatic.device = WEIR_DEVICE_CPU;
+    assert_ok(weir_plan(recurrent.model, &automatic, &without));
+    assert_memory_equal(&plan, &without, sizeof(plan));
+  }
   // A pool that has room for all pages asks for none.
   weir_session_options whole = options_of(psa, WEIR_DEVICE_CUDA, 0);
   whole.budget_tokens = 512;

@@ -291,8 +291,10 @@ impl Default for SessionOptions {
 impl SessionOptions {
     /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     /// has the weights and computes everything else, also most attention of prompts, over pages that pass through it.
-    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU. lfps
-    /// does it without this flag, and psa with recall=on and a budget below the context. On the CPU it changes nothing.
+    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU.
+    /// Models with recurrent layers are refused; [`WEIR_DEVICE_AUTO`](sys::WEIR_DEVICE_AUTO) takes the CPU for them.
+    /// lfps does it without this flag, and psa with recall=on and a budget below the context. On the CPU it changes
+    /// nothing.
     pub fn host_attention(mut self, is_set: bool) -> Self {
         set_bits(&mut self.raw.flags, sys::WEIR_SESSION_HOST_ATTENTION, is_set);
         self

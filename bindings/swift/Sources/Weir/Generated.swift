@@ -242,9 +242,9 @@ public struct SessionFlags: OptionSet, Sendable {
     public static let trace = SessionFlags(rawValue: 1)
     /// On a device: keys and values stay in host memory and the processor computes the attention of steps; the device
     /// has the weights and computes everything else, also most attention of prompts, over pages that pass through it.
-    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU. lfps
-    /// does it without this flag, and psa with recall=on and a budget below the context. On the CPU it changes nothing.
-    /// Since 1.1.
+    /// For contexts whose keys and values the device has no room for. Every policy and option works as on the CPU.
+    /// Models with recurrent layers are refused; `Device.auto` takes the CPU for them. lfps does it without this flag,
+    /// and psa with recall=on and a budget below the context. On the CPU it changes nothing. Since 1.1.
     public static let hostAttention = SessionFlags(rawValue: 2)
 }
 
