@@ -444,8 +444,8 @@ def test_events():
     name, data = next(events)
     assert name == "sessions" and len(data["sessions"]) == 2
     answer = threading.Thread(target=lambda: server.post(
-        "/v1/chat/completions", endless(max_tokens=200, weir={"conversation": "watched"})))
-    answer.start()
+        "/v1/chat/completions", endless(max_tokens=3000, weir={"conversation": "watched"})))
+    answer.start()  # so long that it takes longer than the time between two events
     states, n = set(), 0
     for name, data in events:
         if name == "session" and data["conversation"] == "watched":
