@@ -76,7 +76,7 @@ DecodeArgs arguments_of(const AttnDecodeArgs& d, const Shape& shape, Touches& t)
   const uint64_t turn_bytes = uint64_t{r.rope_dim} * sizeof(float);
   const bool appends = d.append, keeps = appends && kv.digest == DigestKind::kMinMax;
   DecodeArgs s = {};
-  if (a.out != nullptr) s.result = t.writes(a.out, q_bytes);
+  s.result = t.writes(a.out, q_bytes);
   s.q = t.reads(appends ? r.q : a.q, q_bytes);
   if (!appends) s.q_sink = t.reads(a.q_sink, q_bytes);
   s.pool = appends ? t.writes(kv.pool, bytes_from(kv.pool)) : t.reads(kv.pool, bytes_from(kv.pool));
