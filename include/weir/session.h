@@ -42,6 +42,16 @@ enum weir_spill_flag_bits {
                                 changes nothing. @since 1.1 */
 };
 
+/** Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
+ *  Formats but WEIR_KV_BF16 need heads of a multiple of 32 elements, and attention on the processor: on a device
+ *  WEIR_SESSION_HOST_ATTENTION; WEIR_DEVICE_AUTO takes the CPU. */
+enum weir_kv_format {
+    WEIR_KV_BF16 = 0, /**< 16 bits an element. */
+    WEIR_KV_Q8 = 1,   /**< 8.5 bits: signed bytes, and a scale for every 32 elements of a token. */
+    WEIR_KV_K8V4 = 2  /**< 6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix
+                           that is taken back behind attention. */
+};
+
 /** Options of weir_plan and weir_session_create.
  *  @since 1.0 */
 typedef struct weir_session_options {
@@ -99,7 +109,9 @@ typedef struct weir_session_options {
                                                where prompts begin and end, as many as have room, at most 1,024. Those
                                                of the last prompt stay however long the answer is. With room for one,
                                                that of its end does. 0 (default): 1,024. @since 1.1 */
-    uint32_t reserved_snapshots;          /**< 0. @since 1.1 */
+    uint32_t kv_format;                   /**< WEIR_KV_*: what keys and values are stored in. WEIR_KV_BF16 (0) is the
+                                               default. Budgets in bytes hold more tokens in smaller formats.
+                                               @since 1.1 */
 } weir_session_options;
 
 /** Static initialiser of weir_session_options. */

@@ -1,5 +1,5 @@
-// Inner loops of attention over single tokens that lie anywhere: logits and sums of values by pointers to rows, which
-// are prefetched, because the hardware cannot foresee them. Compiled once per instruction set.
+// Inner loops of attention over single tokens that lie anywhere: logits and sums of values by pages and rows, which are
+// prefetched, because the hardware cannot foresee them. Compiled once per instruction set.
 #if defined(WEIR_CPU_ATTN_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_CPU_ATTN_GATHER_INL_H_
 #undef WEIR_CPU_ATTN_GATHER_INL_H_
@@ -21,31 +21,42 @@ namespace weir::cpu::HWY_NAMESPACE {
 
 // Rows that are on their way while one is read: a core has some 16 lines under way, and a row is 4 of them.
 constexpr size_t kRowsAhead = 32;
-constexpr size_t kLineElements = 64 / sizeof(uint16_t);
+constexpr size_t kLineBytes = 64;
 
-HWY_INLINE void prefetch_row(const uint16_t* row, size_t d) {
-  for (size_t i = 0; i < d; i += kLineElements) hwy::Prefetch(row + i);
+HWY_INLINE void prefetch_row(const PagePart<const uint16_t>& part, uint32_t token) {
+  const auto* codes = reinterpret_cast<const std::byte*>(part.codes(token));
+  for (size_t i = 0; i < row_code_bytes(part.format, part.head_dim); i += kLineBytes) hwy::Prefetch(codes + i);
+  if (part.format != RowFormat::kBf16) hwy::Prefetch(part.scales(token));
+}
+HWY_INLINE void prefetch_key(const KvView& kv, const TokenRow& row) {
+  prefetch_row(keys_in(kv.format, row.page, kv.head_dim), row.token);
+}
+HWY_INLINE void prefetch_value(const KvView& kv, const TokenRow& row) {
+  prefetch_row(values_in(kv.format, row.page, kv.head_dim), row.token);
 }
 
 // logit[h * stride + i] = q_h . row[i], i < n. Prefetches rows.
-template <size_t kHeads>
-HWY_NOINLINE void gather_logits(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* const* rows,
-                                size_t n, float* logit, size_t stride) {
+template <size_t kHeads, RowFormat kFormat>
+HWY_NOINLINE void gather_logits(const KvView& kv, const RowShape& shape, const float* q, size_t d_pad,
+                                const TokenRow* rows, size_t n, float* logit, size_t stride) {
   constexpr size_t kToks = LogitTile<kHeads>::kToks, kSums = LogitTile<kHeads>::kSums;
   const DF df;
   for (size_t t = 0; t < n; t += kToks) {
-    const uint16_t* row[kToks];
+    RowOf<kFormat> row[kToks];
     // Rows beyond the end repeat the last; their results are dropped.
     HWY_UNROLL(8)
     for (size_t i = 0; i < kToks; ++i) {
-      row[i] = rows[HWY_MIN(t + i, n - 1)];
-      if (t + i + kRowsAhead < n) prefetch_row(rows[t + i + kRowsAhead], shape.d);
+      const TokenRow& at = rows[HWY_MIN(t + i, n - 1)];
+      row[i] = RowOf<kFormat>({at.page, kFormat, shape.d}, at.token);
+      if (t + i + kRowsAhead < n) prefetch_key(kv, rows[t + i + kRowsAhead]);
     }
     V sum[kSums];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(df);
     for (size_t b = 0; b < shape.n_full; ++b) add_products<kHeads, false, false>(shape, q, d_pad, row, 0, b, sum);
-    if (shape.tail) add_products<kHeads, true, false>(shape, q, d_pad, row, 0, shape.n_full, sum);
+    if constexpr (kFormat == RowFormat::kBf16) {
+      if (shape.tail) add_products<kHeads, true, false>(shape, q, d_pad, row, 0, shape.n_full, sum);
+    }
     V sums = sums_of<kSums>(sum);
     for (size_t m = kSums; m < kLanes; m *= 2)
       sums = hn::Add(hn::ConcatEven(df, sums, sums), hn::ConcatOdd(df, sums, sums));
@@ -57,22 +68,23 @@ HWY_NOINLINE void gather_logits(const RowShape& shape, const float* q, size_t d_
   }
 }
 
-template <size_t kHeads, size_t kBlocks, bool kTail>
-HWY_INLINE void gather_block(const RowShape& shape, const float* weight, size_t stride, const uint32_t* used, size_t n,
-                             size_t n_more, const uint16_t* const* rows, size_t block, float* out, size_t out_stride) {
+template <size_t kHeads, size_t kBlocks, bool kTail, RowFormat kFormat>
+HWY_INLINE void gather_block(const KvView& kv, const RowShape& shape, const float* weight, size_t stride,
+                             const uint32_t* used, size_t n, size_t n_more, const TokenRow* rows, size_t block,
+                             float* out, size_t out_stride) {
   const DF df;
-  const size_t behind_keys = size_t{kPageTokens} * shape.d;
   V sum[kHeads * 2 * kBlocks];
   HWY_UNROLL(16)
   for (size_t i = 0; i < kHeads * 2 * kBlocks; ++i)
     sum[i] = hn::Load(df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
   for (size_t t = 0; t < n; ++t) {
-    const uint16_t* value_row = rows[used[t]] + behind_keys;
-    if (block == 0 && t + kRowsAhead < n_more) prefetch_row(rows[used[t + kRowsAhead]] + behind_keys, shape.d);
+    const TokenRow& at = rows[used[t]];
+    const RowOf<kFormat> value_row(values_in(kv.format, at.page, shape.d), at.token);
+    if (block == 0 && t + kRowsAhead < n_more) prefetch_value(kv, rows[used[t + kRowsAhead]]);
     V value[2 * kBlocks];
     HWY_UNROLL(4)
     for (size_t b = 0; b < kBlocks; ++b)
-      load_block<kTail>(shape, value_row + (block + b) * kBlock, value[2 * b], value[2 * b + 1]);
+      value_row.template load<kTail>(shape, block + b, value[2 * b], value[2 * b + 1]);
     HWY_UNROLL(4)
     for (size_t h = 0; h < kHeads; ++h) {
       const V w = hn::Set(df, weight[h * stride + used[t]]);
@@ -86,17 +98,19 @@ HWY_INLINE void gather_block(const RowShape& shape, const float* weight, size_t 
     hn::Store(sum[i], df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
 }
 
-// out_h += sum over the first n members t of `used` [n_more] of weight[h * stride + t] * the value behind key rows[t].
-template <size_t kHeads>
-HWY_NOINLINE void gather_values(const RowShape& shape, const float* weight, size_t stride, const uint32_t* used,
-                                size_t n, size_t n_more, const uint16_t* const* rows, float* out, size_t out_stride) {
+// out_h += sum over the first n members t of `used` [n_more] of weight[h * stride + t] * the value of rows[t].
+template <size_t kHeads, RowFormat kFormat>
+HWY_NOINLINE void gather_values(const KvView& kv, const RowShape& shape, const float* weight, size_t stride,
+                                const uint32_t* used, size_t n, size_t n_more, const TokenRow* rows, float* out,
+                                size_t out_stride) {
   constexpr size_t kBlocks = (kManyRegisters ? 2 : 1) * (kHeads <= 2 ? 2 : 1);
   size_t b = 0;
   for (; b + kBlocks <= shape.n_full; b += kBlocks)
-    gather_block<kHeads, kBlocks, false>(shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
+    gather_block<kHeads, kBlocks, false, kFormat>(kv, shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
   for (; b < shape.n_full; ++b)
-    gather_block<kHeads, 1, false>(shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
-  if (shape.tail) gather_block<kHeads, 1, true>(shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
+    gather_block<kHeads, 1, false, kFormat>(kv, shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
+  if constexpr (kFormat != RowFormat::kBf16) return;
+  if (shape.tail) gather_block<kHeads, 1, true, kFormat>(kv, shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
 }
 
 // Writes rows of queries [n_rows], `from_stride` apart, permuted and scaled.

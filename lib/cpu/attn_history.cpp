@@ -39,11 +39,7 @@ struct HistoryJob {
   uint32_t group() const { return a.attn.n_heads / a.attn.kv.n_kv_heads; }
   uint32_t head(uint32_t g) const { return kv_head * group() + g; }
   float* weight(uint32_t g) const { return s.weight + g * s.stride; }
-  const uint16_t* key(uint32_t pos) const {
-    const KvView& kv = a.attn.kv;
-    const uint32_t slot = kv.slots[size_t{kv_head} * kv.capacity + pos / kPageTokens];
-    return kv.pool + slot * kv.page_elements() + size_t{pos % kPageTokens} * kv.head_dim;
-  }
+  TokenRow row(uint32_t pos) const { return {a.attn.kv.page_of(kv_head, pos / kPageTokens), pos % kPageTokens}; }
 };
 
 }  // namespace weir::cpu
@@ -60,12 +56,15 @@ void permute_heads(const HistoryJob& job) {
 }
 
 // Logits of rows [n] for all heads of the group.
-void row_logits(const HistoryJob& job, const uint16_t* const* rows, size_t n) {
+void row_logits(const HistoryJob& job, const TokenRow* rows, size_t n) {
   if (n == 0) return;
-  const RowShape shape(job.a.attn.kv.head_dim);
-  for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
-    gather_logits<decltype(heads)::value>(shape, job.s.q + g * job.s.d_pad, job.s.d_pad, rows, n, job.weight(g),
-                                          job.s.stride);
+  const KvView& kv = job.a.attn.kv;
+  const RowShape shape(kv.head_dim);
+  with_format(key_format(kv.format), [&](auto format) HWY_ATTR {
+    for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
+      gather_logits<decltype(heads)::value, decltype(format)::value>(
+          kv, shape, job.s.q + g * job.s.d_pad, job.s.d_pad, rows, n, job.weight(g), job.s.stride);
+    });
   });
   if (job.a.attn.soft_cap == 0.0f) return;
   for (uint32_t g = 0; g < job.group(); ++g) cap_logits(job.a.attn.soft_cap, job.weight(g), n);
@@ -166,13 +165,16 @@ void turn_index(uint32_t* index, size_t n, uint32_t last) {
 // s.out = the values of the rows in `used` [n], weighted. The first rows are on their way.
 void sum_values(const HistoryJob& job, size_t n) {
   const HistoryScratch& s = job.s;
-  const RowShape shape(job.a.attn.kv.head_dim);
+  const KvView& kv = job.a.attn.kv;
+  const RowShape shape(kv.head_dim);
   std::fill(s.out, s.out + job.group() * s.d_pad, 0.0f);
   for (size_t first = 0; first < n; first += kTileTokens) {
-    for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
-      gather_values<decltype(heads)::value>(shape, job.weight(g), s.stride, s.used + first,
-                                            HWY_MIN(kTileTokens, n - first), n - first, s.rows, s.out + g * s.d_pad,
-                                            s.d_pad);
+    with_format(value_format(kv.format), [&](auto format) HWY_ATTR {
+      for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
+        gather_values<decltype(heads)::value, decltype(format)::value>(
+            kv, shape, job.weight(g), s.stride, s.used + first, HWY_MIN(kTileTokens, n - first), n - first, s.rows,
+            s.out + g * s.d_pad, s.d_pad);
+      });
     });
   }
 }
@@ -191,12 +193,10 @@ size_t list_used(const HistoryJob& job, size_t n) {
   return count;
 }
 
-void prefetch_key(const HistoryJob& job, const uint16_t* key) { prefetch_row(key, job.a.attn.kv.head_dim); }
+void prefetch_token(const HistoryJob& job, const TokenRow& row) { prefetch_key(job.a.attn.kv, row); }
 
 void prefetch_values(const HistoryJob& job, size_t n) {
-  const size_t d = job.a.attn.kv.head_dim;
-  for (size_t i = 0; i < HWY_MIN(n, kRowsAhead); ++i)
-    prefetch_row(job.s.rows[job.s.used[i]] + size_t{kPageTokens} * d, d);
+  for (size_t i = 0; i < HWY_MIN(n, kRowsAhead); ++i) prefetch_value(job.a.attn.kv, job.s.rows[job.s.used[i]]);
 }
 
 // What a table's entries at these places need, while other heads are busy.
@@ -223,7 +223,7 @@ void store_head(const HistoryJob& job, uint32_t g, float factor) {
 #else
 
 void permute_heads(const HistoryJob&) {}
-void row_logits(const HistoryJob&, const uint16_t* const*, size_t) {}
+void row_logits(const HistoryJob&, const TokenRow*, size_t) {}
 float order_keys(const float*, size_t, uint32_t*) { return 0.0f; }
 size_t count_keys(const uint32_t*, size_t, uint32_t) { return 0; }
 float weigh(const HistoryScratch&, float*, size_t, uint32_t, float, uint32_t*, float*, uint32_t&) { return 0.0f; }
@@ -232,7 +232,7 @@ void turn_index(uint32_t*, size_t, uint32_t) {}
 void sum_values(const HistoryJob&, size_t) {}
 size_t list_used(const HistoryJob&, size_t) { return 0; }
 void prefetch_values(const HistoryJob&, size_t) {}
-void prefetch_key(const HistoryJob&, const uint16_t*) {}
+void prefetch_token(const HistoryJob&, const TokenRow&) {}
 void prefetch_entries(const float*, const float*, const uint32_t*, size_t, uint32_t) {}
 void store_head(const HistoryJob&, uint32_t, float) {}
 
@@ -255,7 +255,7 @@ HWY_EXPORT(turn_index);
 HWY_EXPORT(sum_values);
 HWY_EXPORT(list_used);
 HWY_EXPORT(prefetch_values);
-HWY_EXPORT(prefetch_key);
+HWY_EXPORT(prefetch_token);
 HWY_EXPORT(prefetch_entries);
 HWY_EXPORT(store_head);
 
@@ -308,7 +308,7 @@ bool decide(const HistoryJob& job, bool* looks, double* share) {
   std::fill_n(looks, job.group(), true);
   if (job.n <= job.a.size.top) return true;
   const uint32_t n_recent = std::min(job.a.rules.n_recent, job.n);
-  for (uint32_t i = 0; i < n_recent; ++i) job.s.rows[job.n_sink + i] = job.key(job.a.attn.pos - i);
+  for (uint32_t i = 0; i < n_recent; ++i) job.s.rows[job.n_sink + i] = job.row(job.a.attn.pos - i);
   HWY_DYNAMIC_DISPATCH(row_logits)(job, job.s.rows, job.n_sink + n_recent);
   drop_nan(job, job.n_sink + n_recent);
   bool any = false;
@@ -452,8 +452,8 @@ void look_ahead(const HistoryJob& job) {
   n_ahead = list_members(job.s.sets.group, job.n, tokens);
   a.ahead.fill[job.kv_head] = fill;
   // The newest token is the last member, and has no key yet.
-  const auto prefetch = HWY_DYNAMIC_DISPATCH(prefetch_key);
-  for (uint32_t i = 0; i + 1 < n_ahead; ++i) prefetch(job, job.key(job.n_sink + tokens[i]));
+  const auto prefetch = HWY_DYNAMIC_DISPATCH(prefetch_token);
+  for (uint32_t i = 0; i + 1 < n_ahead; ++i) prefetch(job, job.row(job.n_sink + tokens[i]));
 }
 
 // Which tokens are candidates: s.token, or what was found ahead. Returns how many there are.
@@ -476,14 +476,14 @@ void attend_stream(const HistoryJob& with_scratch) {
   const HistoryJob job = {a, s, with_scratch.kv_head, with_scratch.n_sink, with_scratch.n};
   take_tokens(a.attn.kv, a.history, job.kv_head, a.attn.n_heads / a.attn.kv.n_kv_heads, a.rules.n_sink, a.attn.pos + 1);
   HWY_DYNAMIC_DISPATCH(permute_heads)(job);
-  for (uint32_t pos = 0; pos < job.n_sink; ++pos) s.rows[pos] = job.key(pos);
+  for (uint32_t pos = 0; pos < job.n_sink; ++pos) s.rows[pos] = job.row(pos);
   bool looks[kMaxGroup];
   double share[kMaxGroup];
   const bool any = decide(job, looks, share);
   uint32_t m = 0;
   if (any) {
     m = find_candidates(job, looks, s);
-    for (uint32_t i = 0; i < m; ++i) s.rows[job.n_sink + i] = job.key(job.n_sink + s.token[i]);
+    for (uint32_t i = 0; i < m; ++i) s.rows[job.n_sink + i] = job.row(job.n_sink + s.token[i]);
     HWY_DYNAMIC_DISPATCH(row_logits)(job, s.rows, job.n_sink + m);
     drop_nan(job, job.n_sink);  // of the others, order_keys
   }

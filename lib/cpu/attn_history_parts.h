@@ -15,11 +15,17 @@ inline constexpr size_t kTileTokens = 64;    // tokens whose values are read tog
 inline constexpr uint32_t kBeginRows = 32;   // query rows of a prompt's end, at most
 inline constexpr size_t kBeginTokens = 256;  // tokens of a prompt whose logits are held at a time
 
+// Where a token is.
+struct TokenRow {
+  const uint16_t* page;
+  uint32_t token;
+};
+
 // Scratch of one thread.
 struct HistoryScratch {
   CandidateScratch sets;
   uint32_t* token;        // [tokens] of the rows behind the sinks
-  const uint16_t** rows;  // [tokens] keys: those of the sinks, then those of `token`
+  TokenRow* rows;         // [tokens] those of the sinks, then those of `token`
   uint32_t* used;         // [tokens] rows with a weight
   uint32_t* key;          // [stride] order of the logits
   uint32_t* index;        // [group, stride] of what each head chose: tokens, then where they are in a table
@@ -36,7 +42,7 @@ inline HistoryScratch lay_out_history(Arena& arena, uint64_t group, uint64_t hea
   s.d_pad = align_up(head_dim, kRowPad);
   s.sets = lay_out_candidates(arena, group, tokens);
   s.token = arena.take<uint32_t>(s.stride);
-  s.rows = arena.take<const uint16_t*>(std::max<uint64_t>(tokens, kBeginTokens));
+  s.rows = arena.take<TokenRow>(std::max<uint64_t>(tokens, kBeginTokens));
   s.used = arena.take<uint32_t>(s.stride);
   s.key = arena.take<uint32_t>(s.stride);
   s.index = arena.take<uint32_t>(group * s.stride);

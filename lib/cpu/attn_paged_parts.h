@@ -23,7 +23,7 @@ inline constexpr uint32_t kPrefillRows = 128;
 
 // One listed page of a stream.
 struct ListedPage {
-  const uint16_t* keys;  // [kPageTokens, head_dim]; values follow
+  PagePart<const uint16_t> keys, values;
   uint32_t first_pos;
   uint32_t len;
   uint32_t sink_tokens;  // tokens at its front that use the sink query
@@ -49,7 +49,8 @@ inline uint32_t n_listed(const AttnPagedArgs& a, uint32_t list) {
 inline ListedPage listed_page(const AttnPagedArgs& a, uint32_t list, uint32_t listed) {
   const uint32_t row = a.select != nullptr ? a.select[size_t{list} * a.kv.capacity + listed] : listed;
   const size_t at = size_t{kv_head_of_list(a, list)} * a.kv.capacity + row;
-  return {a.kv.pool + a.kv.slots[at] * a.kv.page_elements(), a.kv.first_pos[at], a.kv.len[at],
+  const uint32_t kv_head = kv_head_of_list(a, list);
+  return {a.kv.keys_of(kv_head, row), a.kv.values_of(kv_head, row), a.kv.first_pos[at], a.kv.len[at],
           sink_tokens_of(a, row, a.kv.first_pos[at])};
 }
 

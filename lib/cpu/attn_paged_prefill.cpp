@@ -20,6 +20,7 @@
 #define HWY_TARGET_INCLUDE "cpu/attn_paged_prefill.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
+#include "cpu/kv_rows-inl.h"
 #include "cpu/simd-inl.h"
 #include "cpu/soft_cap-inl.h"
 #include "hwy/contrib/math/math-inl.h"
@@ -30,9 +31,6 @@ namespace weir::cpu::HWY_NAMESPACE {
 
 #if WEIR_CPU_HAS_VECTORS
 
-using DF = hn::ScalableTag<float>;
-using V = hn::Vec<DF>;
-constexpr size_t kLanes = HWY_LANES(float);
 constexpr size_t kStrip = 2 * kLanes;
 // Rows of the register block, which has 2 * kBlockRows accumulators: enough to hide the latency of a multiply-add, and
 // few enough to leave registers for operands.
@@ -162,23 +160,45 @@ void list_pages(Block& b, uint32_t first, uint32_t n) {
   }
 }
 
-void widen_row(const uint16_t* from, size_t d, float* to) {
+void widen_row(const PagePart<const uint16_t>& part, uint32_t token, float* to) {
   const DF df;
+  const size_t d = part.head_dim;
+  if (part.format != RowFormat::kBf16) {
+    return for_blocks(part, token, [&](size_t b, V even, V odd) HWY_ATTR {
+      hn::StoreInterleaved2(even, odd, df, to + b * kBlock);
+    });
+  }
+  const uint16_t* from = part.codes(token);
   size_t i = 0;
   for (; i + kLanes <= d; i += kLanes) hn::StoreU(load_bf16(df, from + i), df, to + i);
   for (; i < d; ++i) to[i] = bf16_to_f32(from[i]);
 }
 
-// Writes the values of token `token` as a row of the strips; columns beyond d are 0.
-void widen_to_strips(const uint16_t* from, size_t d, size_t d_pad, float* tile, size_t token) {
+// Writes a row of values as row `at` of the strips; columns beyond its end are 0, and with `reads` false all are.
+void widen_to_strips(const PagePart<const uint16_t>& part, uint32_t token, bool reads, size_t d_pad, float* tile,
+                     size_t at) {
   const DF df;
-  float* to = tile + token * kStrip;
+  const size_t d = reads ? part.head_dim : 0;
+  float* to = tile + at * kStrip;
+  if (part.format != RowFormat::kBf16 && reads) {
+    static_assert(kBlock == kStrip && kRowPad == kScaleElements);
+    for_blocks(part, token, [&](size_t b, V even, V odd) HWY_ATTR {
+      hn::StoreInterleaved2(even, odd, df, to + b * kTileTokens * kStrip);
+    });
+    return;  // quantised rows have no rest
+  }
+  const uint16_t* from = part.codes(token);
   for (size_t i = 0; i < d_pad; i += kLanes) {
     uint16_t rest[kLanes] = {};
     const bool whole = i + kLanes <= d;
     if (!whole && i < d) std::memcpy(rest, from + i, (d - i) * sizeof(uint16_t));
     hn::Store(load_bf16(df, whole ? from + i : rest), df, to + i / kStrip * kTileTokens * kStrip + i % kStrip);
   }
+}
+
+// The same of a row in f32, which has no rest.
+void copy_to_strips(const float* from, size_t d_pad, float* tile, size_t at) {
+  for (size_t i = 0; i < d_pad; i += kStrip) std::copy_n(from + i, kStrip, tile + i * kTileTokens + at * kStrip);
 }
 
 // Sets the logits of tokens that a row does not see to -inf.
@@ -214,7 +234,9 @@ void unit_logits(const Block& b) {
       const BlockPage& page = b.pages[first + i / kPageTokens];
       const uint32_t t = i % kPageTokens;
       if (page.reads(t)) {
-        widen_row(page.page.keys + t * d, d, b.s.tile + i * d);
+        float* to = b.s.tile + i * d;
+        const float* own = own_row(b.a, b.a.k_rows, b.kv_head, page.page.first_pos + t);
+        own != nullptr ? (void)std::copy_n(own, d, to) : widen_row(page.page.keys, t, to);
       } else {
         std::fill(b.s.tile + i * d, b.s.tile + (i + 1) * d, 0.0f);
       }
@@ -277,13 +299,15 @@ void shrink_out(const Block& b) {
 }
 
 void unit_values(const Block& b) {
-  const size_t d = b.a.kv.head_dim, d_pad = b.s.d_pad;
+  const size_t d_pad = b.s.d_pad;
   for (uint32_t first = 0; first < b.n_pages; first += kTilePages) {
     const uint32_t n_tokens = HWY_MIN(kTilePages, b.n_pages - first) * kPageTokens;
     for (uint32_t i = 0; i < n_tokens; ++i) {
       const BlockPage& page = b.pages[first + i / kPageTokens];
       const uint32_t t = i % kPageTokens;
-      widen_to_strips(page.page.keys + (kPageTokens + t) * d, page.reads(t) ? d : 0, d_pad, b.s.tile, i);
+      const float* own = page.reads(t) ? own_row(b.a, b.a.v_rows, b.kv_head, page.page.first_pos + t) : nullptr;
+      own != nullptr ? copy_to_strips(own, d_pad, b.s.tile, i)
+                     : widen_to_strips(page.page.values, t, page.reads(t), d_pad, b.s.tile, i);
     }
     for (size_t column = 0; column < d_pad; column += kStrip) {
       const float* values = b.s.tile + column * kTileTokens;

@@ -1,5 +1,5 @@
 // Inner loops of decode attention, compiled once per instruction set: logits of a page's tokens, softmax of a unit,
-// weighted sums of a page's values. Up to four query heads share what is widened from bf16.
+// weighted sums of a page's values. Up to four query heads share what is widened.
 #if defined(WEIR_CPU_ATTN_PAGED_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_CPU_ATTN_PAGED_ROWS_INL_H_
 #undef WEIR_CPU_ATTN_PAGED_ROWS_INL_H_
@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "cpu/attn_paged_parts.h"
+#include "cpu/kv_rows-inl.h"
 #include "cpu/simd-inl.h"
 #include "cpu/soft_cap-inl.h"
 #include "hwy/cache_control.h"
@@ -24,42 +25,8 @@ namespace weir::cpu::HWY_NAMESPACE {
 
 #if WEIR_CPU_HAS_VECTORS
 
-using DF = hn::ScalableTag<float>;
-using V = hn::Vec<DF>;
-constexpr size_t kLanes = HWY_LANES(float);
-constexpr size_t kBlock = 2 * kLanes;  // elements that become one vector of even and one of odd elements
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
-
-// A row of bf16 [d], read block by block; the last block may be partial.
-struct RowShape {
-  explicit RowShape(size_t head_dim)
-      : d(head_dim),
-        n_full(head_dim / kBlock),
-        tail(head_dim % kBlock != 0),
-        tail_mask(hn::FirstN(hn::RebindToUnsigned<DF>(), head_dim % kBlock / 2)) {}
-  size_t d;
-  size_t n_full;
-  bool tail;
-  hn::Mask<hn::RebindToUnsigned<DF>> tail_mask;
-};
-
-// Loads the even and odd elements of a block. Targets whose vectors have at most 4 lanes never have a partial block, so
-// a masked load reads nothing beyond the row.
-template <bool kTail>
-HWY_INLINE void load_block(const RowShape& shape, const uint16_t* from, V& even, V& odd) {
-  const DF df;
-  const hn::RebindToUnsigned<DF> du;
-  const hn::Repartition<uint16_t, DF> d16;
-  hn::Vec<decltype(du)> pairs;
-  if constexpr (kTail) {
-    pairs = hn::MaskedLoad(shape.tail_mask, du, reinterpret_cast<const uint32_t*>(from));
-  } else {
-    pairs = hn::BitCast(du, hn::LoadU(d16, from));
-  }
-  even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-  odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
-}
 
 // Returns a vector whose lane i is the sum of the lanes of v[i]; the number of vectors is a power of two. The sums are
 // pairwise, in the same order for every i.
@@ -87,8 +54,8 @@ struct LogitTile {
 };
 
 // Without kAhead nothing is prefetched.
-template <size_t kHeads, bool kTail, bool kAhead = true>
-HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* const* row,
+template <size_t kHeads, bool kTail, bool kAhead = true, RowFormat kFormat>
+HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad, const RowOf<kFormat>* row,
                              ptrdiff_t ahead, size_t block, V* sum) {
   constexpr size_t kToks = LogitTile<kHeads>::kToks;
   const DF df;
@@ -101,8 +68,8 @@ HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad
   HWY_UNROLL(8)
   for (size_t t = 0; t < kToks; ++t) {
     V key_even, key_odd;
-    load_block<kTail>(shape, row[t] + block * kBlock, key_even, key_odd);
-    if constexpr (kAhead) hwy::Prefetch(row[t] + block * kBlock + ahead);
+    row[t].template load<kTail>(shape, block, key_even, key_odd);
+    if constexpr (kAhead) hwy::Prefetch(row[t].block(block) + ahead);
     HWY_UNROLL(4)
     for (size_t h = 0; h < kHeads; ++h) sum[h * kToks + t] = hn::MulAdd(key_even, even[h], sum[h * kToks + t]);
     HWY_UNROLL(4)
@@ -110,23 +77,24 @@ HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad
   }
 }
 
-// logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. Prefetches what lies `ahead` elements
-// further, which is needed next: pages are too short and too far apart for the hardware prefetcher.
-template <size_t kHeads>
-HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pad, const uint16_t* keys,
+// logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. Prefetches what lies `ahead` bytes further, which is needed next: pages are too short and too far apart for the hardware prefetcher.
+template <size_t kHeads, RowFormat kFormat>
+HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pad, const PagePart<const uint16_t>& keys,
                               ptrdiff_t ahead, uint32_t begin, uint32_t end, float* logit) {
   constexpr size_t kToks = LogitTile<kHeads>::kToks, kSums = LogitTile<kHeads>::kSums;
   const DF df;
   for (size_t t = begin; t < end; t += kToks) {
-    const uint16_t* row[kToks];
+    RowOf<kFormat> row[kToks];
     // Rows beyond the end repeat the last; their results are dropped.
     HWY_UNROLL(8)
-    for (size_t i = 0; i < kToks; ++i) row[i] = keys + HWY_MIN(t + i, size_t{end} - 1) * shape.d;
+    for (size_t i = 0; i < kToks; ++i) row[i] = RowOf<kFormat>(keys, HWY_MIN(t + i, size_t{end} - 1));
     V sum[kSums];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(df);
     for (size_t b = 0; b < shape.n_full; ++b) add_products<kHeads, false>(shape, q, d_pad, row, ahead, b, sum);
-    if (shape.tail) add_products<kHeads, true>(shape, q, d_pad, row, ahead, shape.n_full, sum);
+    if constexpr (kFormat == RowFormat::kBf16) {
+      if (shape.tail) add_products<kHeads, true>(shape, q, d_pad, row, ahead, shape.n_full, sum);
+    }
     V sums = sums_of<kSums>(sum);
     for (size_t n = kSums; n < kLanes; n *= 2)
       sums = hn::Add(hn::ConcatEven(df, sums, sums), hn::ConcatOdd(df, sums, sums));
@@ -143,9 +111,9 @@ HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pa
   }
 }
 
-template <size_t kHeads, size_t kBlocks, bool kTail>
-HWY_INLINE void add_values(const RowShape& shape, const float* weight, const uint16_t* values, ptrdiff_t ahead,
-                           uint32_t begin, uint32_t end, size_t block, float* out, size_t out_stride) {
+template <size_t kHeads, size_t kBlocks, bool kTail, RowFormat kFormat>
+HWY_INLINE void add_values(const RowShape& shape, const float* weight, const PagePart<const uint16_t>& values,
+                           ptrdiff_t ahead, uint32_t begin, uint32_t end, size_t block, float* out, size_t out_stride) {
   const DF df;
   V sum[kHeads * 2 * kBlocks];
   HWY_UNROLL(16)
@@ -153,12 +121,12 @@ HWY_INLINE void add_values(const RowShape& shape, const float* weight, const uin
     sum[i] = hn::Load(df, out + i / (2 * kBlocks) * out_stride + block * kBlock + i % (2 * kBlocks) * kLanes);
   }
   for (size_t t = begin; t < end; ++t) {
+    const RowOf<kFormat> row(values, t);
     V value[2 * kBlocks];
     HWY_UNROLL(4)
     for (size_t b = 0; b < kBlocks; ++b) {
-      const uint16_t* from = values + t * shape.d + (block + b) * kBlock;
-      load_block<kTail>(shape, from, value[2 * b], value[2 * b + 1]);
-      hwy::Prefetch(from + ahead);
+      row.template load<kTail>(shape, block + b, value[2 * b], value[2 * b + 1]);
+      hwy::Prefetch(row.block(block + b) + ahead);
     }
     HWY_UNROLL(4)
     for (size_t h = 0; h < kHeads; ++h) {
@@ -175,16 +143,17 @@ HWY_INLINE void add_values(const RowShape& shape, const float* weight, const uin
 }
 
 // out_h += sum of weight[h * kUnitTokens + t] * v_t over tokens [begin, end) of a page.
-template <size_t kHeads>
-HWY_NOINLINE void page_values(const RowShape& shape, const float* weight, const uint16_t* values, ptrdiff_t ahead,
-                              uint32_t begin, uint32_t end, float* out, size_t out_stride) {
+template <size_t kHeads, RowFormat kFormat>
+HWY_NOINLINE void page_values(const RowShape& shape, const float* weight, const PagePart<const uint16_t>& values,
+                              ptrdiff_t ahead, uint32_t begin, uint32_t end, float* out, size_t out_stride) {
   constexpr size_t kBlocks = (kManyRegisters ? 2 : 1) * (kHeads <= 2 ? 2 : 1);
   size_t b = 0;
   for (; b + kBlocks <= shape.n_full; b += kBlocks)
-    add_values<kHeads, kBlocks, false>(shape, weight, values, ahead, begin, end, b, out, out_stride);
+    add_values<kHeads, kBlocks, false, kFormat>(shape, weight, values, ahead, begin, end, b, out, out_stride);
   for (; b < shape.n_full; ++b)
-    add_values<kHeads, 1, false>(shape, weight, values, ahead, begin, end, b, out, out_stride);
-  if (shape.tail) add_values<kHeads, 1, true>(shape, weight, values, ahead, begin, end, b, out, out_stride);
+    add_values<kHeads, 1, false, kFormat>(shape, weight, values, ahead, begin, end, b, out, out_stride);
+  if constexpr (kFormat != RowFormat::kBf16) return;
+  if (shape.tail) add_values<kHeads, 1, true, kFormat>(shape, weight, values, ahead, begin, end, b, out, out_stride);
 }
 
 // Turns logits into weights relative to their maximum; page_sum[p] [kSplitPages] is the sum over page p. Returns the

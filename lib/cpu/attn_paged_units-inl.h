@@ -53,6 +53,8 @@ inline void permute_queries(const AttnPagedArgs& a, size_t d_pad, float* out) {
   }
 }
 
+HWY_INLINE ptrdiff_t bytes_between(const uint16_t* from, const uint16_t* to) { return (to - from) * 2; }
+
 // weight[g * kUnitTokens + p * kPageTokens + t] = logit of head g for token t of listed page first + p, p < n; kUnseen
 // where it is not seen. `queries` are those of all heads.
 inline void unit_logits(const AttnPagedArgs& a, const float* queries, size_t d_pad, uint32_t list, uint32_t first,
@@ -64,7 +66,7 @@ inline void unit_logits(const AttnPagedArgs& a, const float* queries, size_t d_p
     const ListedPage page = listed_page(a, list, first + p);
     // The first page's values are read after the last page's keys.
     const uint16_t* next =
-        p + 1 < n ? listed_page(a, list, first + p + 1).keys : listed_page(a, list, first).keys + kPageTokens * shape.d;
+        p + 1 < n ? listed_page(a, list, first + p + 1).keys.units : listed_page(a, list, first).values.units;
     const Seen seen = seen_by(a, page, a.pos);
     const float* sink_q = q + a.n_heads * d_pad;
     // [begin, edge) use the sink query, [edge, end) the other one.
@@ -73,18 +75,22 @@ inline void unit_logits(const AttnPagedArgs& a, const float* queries, size_t d_p
     if (!seen.all()) {
       for (uint32_t g = 0; g < group; ++g) std::fill(to + g * kUnitTokens, to + g * kUnitTokens + kPageTokens, kUnseen);
     }
-    for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
-      constexpr size_t kHeads = decltype(heads)::value;
-      const size_t at = g * d_pad;
-      const ptrdiff_t ahead = g == 0 ? next - page.keys : 0;
-      if (seen.sink_end > 0) {
-        page_logits<kHeads>(shape, (page.sink_tokens > 0 ? sink_q : q) + at, d_pad, page.keys, ahead, 0, seen.sink_end,
-                            to + g * kUnitTokens);
-      }
-      if (edge > seen.begin)
-        page_logits<kHeads>(shape, sink_q + at, d_pad, page.keys, ahead, seen.begin, edge, to + g * kUnitTokens);
-      if (edge < seen.end)
-        page_logits<kHeads>(shape, q + at, d_pad, page.keys, ahead, edge, seen.end, to + g * kUnitTokens);
+    with_format(page.keys.format, [&](auto format) HWY_ATTR {
+      constexpr RowFormat kFormat = decltype(format)::value;
+      for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
+        constexpr size_t kHeads = decltype(heads)::value;
+        const size_t at = g * d_pad;
+        const ptrdiff_t ahead = g == 0 ? bytes_between(page.keys.units, next) : 0;
+        float* out = to + g * kUnitTokens;
+        if (seen.sink_end > 0) {
+          page_logits<kHeads, kFormat>(shape, (page.sink_tokens > 0 ? sink_q : q) + at, d_pad, page.keys, ahead, 0,
+                                       seen.sink_end, out);
+        }
+        if (edge > seen.begin)
+          page_logits<kHeads, kFormat>(shape, sink_q + at, d_pad, page.keys, ahead, seen.begin, edge, out);
+        if (edge < seen.end)
+          page_logits<kHeads, kFormat>(shape, q + at, d_pad, page.keys, ahead, edge, seen.end, out);
+      });
     });
   }
   if (a.soft_cap == 0.0f) return;
@@ -98,16 +104,20 @@ inline void unit_values(const AttnPagedArgs& a, uint32_t list, uint32_t first, u
   const RowShape shape(a.kv.head_dim);
   for (uint32_t p = 0; p < n; ++p) {
     const ListedPage page = listed_page(a, list, first + p);
-    const uint16_t* values = page.keys + kPageTokens * shape.d;
-    const uint16_t* next = p + 1 < n ? listed_page(a, list, first + p + 1).keys : page.keys;
+    // What is read after the last page's values is not known.
+    const uint16_t* next = p + 1 < n ? listed_page(a, list, first + p + 1).values.units : page.values.units;
     const Seen seen = seen_by(a, page, a.pos);
-    const float* from = weight + p * kPageTokens;
-    for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
-      constexpr size_t kHeads = decltype(heads)::value;
-      const ptrdiff_t ahead = g == 0 ? next - page.keys : 0;
-      if (seen.sink_end > 0)
-        page_values<kHeads>(shape, from + g * kUnitTokens, values, ahead, 0, seen.sink_end, out + g * stride, stride);
-      page_values<kHeads>(shape, from + g * kUnitTokens, values, ahead, seen.begin, seen.end, out + g * stride, stride);
+    with_format(page.values.format, [&](auto format) HWY_ATTR {
+      constexpr RowFormat kFormat = decltype(format)::value;
+      for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
+        constexpr size_t kHeads = decltype(heads)::value;
+        const float* from = weight + p * kPageTokens + g * kUnitTokens;
+        const ptrdiff_t ahead = g == 0 ? bytes_between(page.values.units, next) : 0;
+        float* to = out + g * stride;
+        if (seen.sink_end > 0)
+          page_values<kHeads, kFormat>(shape, from, page.values, ahead, 0, seen.sink_end, to, stride);
+        page_values<kHeads, kFormat>(shape, from, page.values, ahead, seen.begin, seen.end, to, stride);
+      });
     });
   }
 }

@@ -31,11 +31,13 @@ void permute_prompt_rows(const float* from, size_t from_stride, uint32_t n_rows,
 }
 
 // Logits of n keys, one after another, for n_rows query rows: s.weight [n_rows, kBeginTokens].
-void tile_logits(const HistoryScratch& s, size_t head_dim, float soft_cap, uint32_t n_rows, size_t n) {
-  const RowShape shape(head_dim);
-  for_heads(n_rows, [&](auto rows, uint32_t r) HWY_ATTR {
-    gather_logits<decltype(rows)::value>(shape, s.q + r * s.d_pad, s.d_pad, s.rows, n, s.weight + r * kBeginTokens,
-                                         kBeginTokens);
+void tile_logits(const KvView& kv, const HistoryScratch& s, float soft_cap, uint32_t n_rows, size_t n) {
+  const RowShape shape(kv.head_dim);
+  with_format(key_format(kv.format), [&](auto format) HWY_ATTR {
+    for_heads(n_rows, [&](auto rows, uint32_t r) HWY_ATTR {
+      gather_logits<decltype(rows)::value, decltype(format)::value>(kv, shape, s.q + r * s.d_pad, s.d_pad, s.rows, n,
+                                                                    s.weight + r * kBeginTokens, kBeginTokens);
+    });
   });
   for (uint32_t r = 0; soft_cap != 0.0f && r < n_rows; ++r) cap_logits(soft_cap, s.weight + r * kBeginTokens, n);
 }
@@ -49,7 +51,7 @@ void exp_all(float* x, size_t n, float base) {
 #else
 
 void permute_prompt_rows(const float*, size_t, uint32_t, const AttnPagedArgs&, float*, size_t) {}
-void tile_logits(const HistoryScratch&, size_t, float, uint32_t, size_t) {}
+void tile_logits(const KvView&, const HistoryScratch&, float, uint32_t, size_t) {}
 void exp_all(float*, size_t, float) {}
 
 #endif
@@ -87,9 +89,9 @@ void for_tiles(const BeginJob& job, const F& f) {
     const auto tile = static_cast<uint32_t>(std::min<size_t>(kBeginTokens, n - first));
     for (uint32_t i = 0; i < tile; ++i) {
       const uint32_t pos = first + i + a.rules.n_sink;
-      job.s.rows[i] = a.kv.keys_of(kv_head, pos / kPageTokens) + size_t{pos % kPageTokens} * a.kv.head_dim;
+      job.s.rows[i] = {a.kv.page_of(kv_head, pos / kPageTokens), pos % kPageTokens};
     }
-    HWY_DYNAMIC_DISPATCH(tile_logits)(job.s, a.kv.head_dim, a.soft_cap, a.n_rows, tile);
+    HWY_DYNAMIC_DISPATCH(tile_logits)(a.kv, job.s, a.soft_cap, a.n_rows, tile);
     for (uint32_t row = 0; row < a.n_rows; ++row) {
       if (job.n_seen(row) > first)
         f(row, first, std::min(tile, job.n_seen(row) - first), job.s.weight + row * kBeginTokens);

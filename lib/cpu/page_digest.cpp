@@ -21,7 +21,7 @@ Status page_digest(OpContext& cx, const PageDigestArgs& a) {
     const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
     const uint32_t row = a.first_row[kv_head] + static_cast<uint32_t>(task / n_kv_heads);
     if (row >= a.kv.n_pages[kv_head] || a.kv.len[size_t{kv_head} * a.kv.capacity + row] < kPageTokens) return;
-    digest_page(a.kv.digest, a.kv.keys_of(kv_head, row), kPageTokens, a.kv.head_dim, a.kv.digest_of(kv_head, row));
+    digest_page(a.kv.digest, a.kv.keys_of(kv_head, row), kPageTokens, a.kv.digest_of(kv_head, row));
   });
   return {};
 }

@@ -73,9 +73,12 @@ void rotate_head(const RopeAppendArgs& a, const float* x, float* y, const float*
   if (y != x) std::memcpy(y + a.rope_dim, x + a.rope_dim, (a.kv.head_dim - a.rope_dim) * sizeof(float));
 }
 
-void store_row(const float* from, uint16_t* to, size_t d) {
+// Other formats are rounded as they are defined: that is little beside the matrices that make a key.
+void store(const PagePart<uint16_t>& part, uint32_t token, const float* from) {
+  if (part.format != RowFormat::kBf16) return weir::store_row(part, token, from);
   const hn::ScalableTag<float> df;
-  const size_t lanes = hn::Lanes(df);
+  const size_t lanes = hn::Lanes(df), d = part.head_dim;
+  uint16_t* to = part.codes(token);
   size_t i = 0;
   for (; i + lanes <= d; i += lanes) store_bf16(df, hn::LoadU(df, from + i), to + i);
   for (; i < d; ++i) to[i] = f32_to_bf16(from[i]);
@@ -111,6 +114,17 @@ void update_digest(const uint16_t* keys, size_t begin, size_t end, uint16_t* hig
   }
 }
 
+// The same with keys in another format.
+void update_digest(const PagePart<const uint16_t>& keys, uint32_t begin, uint32_t end, uint16_t* high, uint16_t* low) {
+  for (uint32_t row = begin; row < end; ++row) {
+    for (size_t i = 0; i < keys.head_dim; ++i) {
+      const uint16_t key = f32_to_bf16(load_element(keys, row, i));
+      if (row == 0 || bf16_to_f32(key) > bf16_to_f32(high[i])) high[i] = key;
+      if (row == 0 || bf16_to_f32(key) < bf16_to_f32(low[i])) low[i] = key;
+    }
+  }
+}
+
 // Does tokens [begin, end) of one KV head: its query heads, its key and its value.
 void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, uint32_t end) {
   const size_t d = a.kv.head_dim;
@@ -131,15 +145,23 @@ void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, ui
 
     const uint32_t row = a.append_row[kv_head] + (offset + tok) / kPageTokens;
     const size_t slot = a.kv.slots[size_t{kv_head} * a.kv.capacity + row];
-    const size_t in_page = (offset + tok) % kPageTokens;
-    uint16_t* keys = a.kv.pool + slot * a.kv.page_elements();
-    store_row(a.k + at, keys + in_page * d, d);
-    store_row(a.v + at, keys + (kPageTokens + in_page) * d, d);
+    const uint32_t in_page = (offset + tok) % kPageTokens;
+    uint16_t* page = a.kv.pool + slot * a.kv.page_elements();
+    const auto store_in = [&](KvFormat format, uint16_t* to) {
+      store(keys_in(format, to, d), in_page, a.k + at);
+      store(values_in(format, to, d), in_page, a.v + at);
+    };
+    store_in(a.kv.format, page);
+    if (a.kv.is_open(kv_head, row)) store_in(KvFormat::kBf16, a.kv.open_page(kv_head, row));
     const bool page_ends = in_page + 1 == kPageTokens || tok + 1 == end;
     if (a.kv.digest != DigestKind::kMinMax || !page_ends) continue;
-    const size_t page_begin = in_page - std::min<size_t>(in_page, tok - begin);
+    const uint32_t page_begin = in_page - std::min(in_page, tok - begin);
     uint16_t* digest = a.kv.digest_of(kv_head, row);
-    update_digest(keys, page_begin, in_page + 1, digest, digest + d, d);
+    if (a.kv.format == KvFormat::kBf16) {
+      update_digest(page, page_begin, in_page + 1, digest, digest + d, d);
+    } else {
+      update_digest(a.kv.stored_keys_of(kv_head, row), page_begin, in_page + 1, digest, digest + d);
+    }
   }
 }
 

@@ -9,7 +9,6 @@
 
 #include "core/memory.h"
 #include "cpu/simd_targets.h"
-#include "quant/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/token_mass.cpp"
@@ -50,9 +49,9 @@ void add_row(const float* HWY_RESTRICT q, const float* HWY_RESTRICT turned, size
 void page_mass_of(const TokenMassArgs& a, uint32_t kv_head, uint32_t page, float* turned) {
   const size_t d = a.kv.head_dim, at = size_t{kv_head} * a.kv.capacity + page;
   const uint32_t len = a.kv.len[at], first = a.kv.first_pos[at], group = a.n_heads / a.kv.n_kv_heads;
-  const uint16_t* keys = a.kv.keys_of(kv_head, page);
+  const auto keys = a.kv.keys_of(kv_head, page);
   for (uint32_t t = 0; t < kPageTokens; ++t) {
-    for (size_t i = 0; i < d; ++i) turned[i * kPageTokens + t] = t < len ? bf16_to_f32(keys[t * d + i]) : 0.0f;
+    for (size_t i = 0; i < d; ++i) turned[i * kPageTokens + t] = t < len ? load_element(keys, t, i) : 0.0f;
   }
   HWY_ALIGN float mass[kPageTokens] = {};
   for (uint32_t r = first > a.pos ? first - a.pos : 0; r < a.n_rows; ++r) {

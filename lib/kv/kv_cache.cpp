@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/page_digest.h"
+#include "quant/half.h"
 
 namespace weir {
 namespace {
@@ -39,6 +40,8 @@ void KvCache::lay_out(Arenas& arenas) {
   n_slots_ = static_cast<uint32_t>(slots);
   n_ruled_ = static_cast<uint32_t>(shape.n_streams() - shape.n_local_streams());
   pool_ = pages.take<uint16_t>(slots * page_elements());
+  const bool has_open = shape.open_page_bytes() != 0;
+  open_ = has_open ? pages.take<uint16_t>(shape.open_bytes() / sizeof(uint16_t)) : nullptr;
   digests_ =
       shape.digest != DigestKind::kNone
           ? digests.take<uint16_t>((shape.recalls() ? rows : slots) * digest_elements(shape.digest, shape.head_dim))
@@ -80,6 +83,7 @@ void KvCache::wipe_pages() {
         wipe(digest_data(digest_index(s, row)), digest_bytes);
     }
   }
+  if (open_ != nullptr) wipe(open_, shape_.open_bytes());
   if (spare_page_ != nullptr) wipe(spare_page_, max_block_bytes(static_cast<uint32_t>(shape_.page_bytes())));
 }
 
@@ -139,6 +143,8 @@ void KvCache::reset() {
   if (t_.name != nullptr) std::fill_n(t_.name, shape_.n_streams(), 0u);
 #include "kv/columns.inc"
   rings_.reset();
+  std::fill_n(opened_, kOpenPages, OpenPage{});
+  prompt_begin_ = 0;
   n_tokens_ = 0;
   n_reserved_ = 0;
   n_tokens_published_.store(0, std::memory_order_relaxed);
@@ -155,6 +161,9 @@ void KvCache::copy_from(const Part& part, uint32_t /*n_tokens*/) {
 #include "kv/columns.inc"
   n_in_pool_ = other.n_in_pool_;
   rings_.copy_from(other.rings_);
+  std::copy_n(other.opened_, kOpenPages, opened_);
+  prompt_begin_ = other.prompt_begin_;
+  if (open_ != nullptr && !pages_elsewhere_) std::memcpy(open_, other.open_, shape_.open_bytes());
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
   set_counters(other.counters());
   commit();
@@ -183,6 +192,9 @@ void KvCache::copy_stream(const KvCache& other, uint32_t stream) {
 KvView KvCache::view(uint32_t layer) const {
   KvView v;
   v.pool = pool_;
+  v.format = shape_.format;
+  v.open = open_ == nullptr ? nullptr : open_ + shape_.first_stream(layer) * open_elements();
+  v.open_half = shape_.n_streams() * open_elements();
   v.digest_by_row = shape_.recalls();
   v.digest = shape_.digest;
   v.digests = digests_;
@@ -252,6 +264,7 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
     }
   }
   n_reserved_ = n_tok;
+  open_for(n_tokens_ + n_tok);
   const uint32_t in_page = n_tokens_ % kPageTokens;
   for (uint32_t s = 0; s < n_streams; ++s) {
     uint32_t left = n_tok;
@@ -275,6 +288,47 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
   }
   count_resident(int64_t{opens} * n_streams);
   return {};
+}
+
+void KvCache::copy_open(uint32_t from, uint32_t to) {
+  opened_[to] = opened_[from];
+  const size_t n = shape_.n_streams() * open_elements();
+  if (!pages_elsewhere_) std::copy_n(open_ + from * n, n, open_ + to * n);
+}
+
+// Before tokens up to position `end` are appended: their last page may take the place of the one that was open when the
+// prompt began.
+void KvCache::open_for(uint32_t end) {
+  if (open_ == nullptr || end % kPageTokens == 0) return;
+  const uint32_t page = end / kPageTokens, half = page % 2, begin = prompt_begin_ / kPageTokens;
+  if (opened_[half].page != page && opened_[half].has(begin, 1) && begin * kPageTokens != prompt_begin_)
+    copy_open(half, kCovered);
+  opened_[half] = {page, end % kPageTokens};
+}
+
+// After a truncation: the last page takes tokens again. What it was in bf16 may be gone; it is what it was rounded to
+// then.
+void KvCache::reopen(uint32_t end) {
+  const uint32_t page = end / kPageTokens, n_rows = end % kPageTokens, half = page % 2;
+  for (OpenPage& o : opened_) {
+    if (o.page == page) o.n_rows = std::min(o.n_rows, n_rows);
+    if (o.page != kNoPage && (o.page > page || o.n_rows == 0)) o = {};
+  }
+  if (open_ == nullptr || n_rows == 0 || opened_[half].has(page, n_rows)) return;
+  if (opened_[kCovered].has(page, n_rows)) return copy_open(kCovered, half);
+  opened_[half] = {page, n_rows};
+  for (uint32_t s = 0; !pages_elsewhere_ && s < shape_.n_streams(); ++s) {
+    const uint32_t slot = slot_of(s, page), d = shape_.head_dim;
+    if (slot == kNoSlot) continue;
+    const auto copy = [&](const PagePart<const uint16_t>& from, const PagePart<uint16_t>& to) {
+      for (uint32_t token = 0; token < n_rows; ++token) {
+        for (uint32_t i = 0; i < d; ++i) to.codes(token)[i] = f32_to_bf16(load_element(from, token, i));
+      }
+    };
+    uint16_t* const open = open_data(s, page);
+    copy(keys_in(shape_.format, page_keys(slot), d), keys_in(KvFormat::kBf16, open, d));
+    copy(values_in(shape_.format, page_keys(slot), d), values_in(KvFormat::kBf16, open, d));
+  }
 }
 
 void KvCache::commit() {
@@ -310,6 +364,7 @@ void KvCache::truncate(uint32_t n_tokens) {
       if (digests_ != nullptr && !pages_elsewhere_ && t_.slots[row] != kNoSlot) rebuild_digest(s, last);
     }
   }
+  reopen(n_tokens);
   n_tokens_ = n_tokens;
   n_reserved_ = 0;
   n_tokens_published_.store(n_tokens_, std::memory_order_relaxed);
@@ -440,7 +495,7 @@ void KvCache::slide(uint32_t stream, uint32_t pos) {
     const size_t i = at(stream, front);
     // On a device they were added before (DeviceSession::add_left).
     if (compensates() && left_->has(stream) && !pages_elsewhere_)
-      left_->add_page(stream, page_keys(t_.slots[i]), t_.first_pos[i], t_.len[i]);
+      left_->add_page(stream, shape_.format, page_keys(t_.slots[i]), t_.first_pos[i], t_.len[i]);
     remove_row(stream, front);
     ++pages_slid_;
   }
@@ -480,6 +535,7 @@ void KvCache::place_rows(uint32_t stream, uint32_t n_pages, uint32_t n_tokens) {
 }
 
 void KvCache::set_n_tokens(uint32_t n_tokens) {
+  opened_[n_tokens / kPageTokens % 2] = {n_tokens / kPageTokens, n_tokens % kPageTokens};
   n_tokens_ = n_tokens;
   n_reserved_ = 0;
   n_tokens_published_.store(n_tokens, std::memory_order_relaxed);
@@ -508,7 +564,7 @@ void KvCache::limit_stamps(uint32_t step) {
 void KvCache::rebuild_digest(uint32_t stream, uint32_t row) {
   const size_t i = at(stream, row);
   if (shape_.digest != DigestKind::kMinMax && t_.len[i] < kPageTokens) return;
-  digest_page(shape_.digest, page_keys(t_.slots[i]), t_.len[i], shape_.head_dim,
+  digest_page(shape_.digest, keys_in(shape_.format, page_keys(t_.slots[i]), shape_.head_dim), t_.len[i],
               digests_ + digest_index(stream, row) * digest_elements(shape_.digest, shape_.head_dim));
 }
 

@@ -114,6 +114,12 @@ class KvCache final : public Part {
   // Pages that a stream must open to take `n_tok` more tokens.
   uint32_t pages_to_open(uint32_t n_tok) const;
 
+  // A prompt begins: until the next one, going back to here finds the page that takes tokens as it is now.
+  void begin_prompt() {
+    prompt_begin_ = n_tokens_;
+    opened_[kCovered] = {};
+  }
+
   // Opens pages for n_tok tokens in every stream. Attention and appends see the tokens at once, n_tokens() only after
   // commit(). The caller has made room: every stream has pages_to_open(n_tok) free rows. New pages get `flags`; if
   // kPagePrompt is among them, an open page that takes some of the tokens gets them too. `now` is the stamp of new
@@ -187,10 +193,14 @@ class KvCache final : public Part {
   // No stamp is above `step` afterwards.
   void limit_stamps(uint32_t step);
 
-  // The keys of one page in the pool, [kPageTokens, head_dim] bf16, with its values after them; for tests and tools.
+  // One page in the pool: its keys, with its values after them; for tests and tools.
   const uint16_t* page_keys(uint32_t slot) const { return pool_ + slot * page_elements(); }
   // The same to write to; null where pages are in device memory.
   uint16_t* page_data(uint32_t slot) { return pages_elsewhere_ ? nullptr : pool_ + slot * page_elements(); }
+  // The open page of a stream for page `page`, in bf16; null where all pages are.
+  uint16_t* open_data(uint32_t stream, uint32_t page) {
+    return open_ == nullptr ? nullptr : open_ + (page % 2 * shape_.n_streams() + stream) * open_elements();
+  }
   // Where the digest of a row is among the digests, and a digest, [digest_elements].
   size_t digest_index(uint32_t stream, uint32_t row) const {
     return shape_.recalls() ? at(stream, row) : t_.slots[at(stream, row)];
@@ -213,6 +223,7 @@ class KvCache final : public Part {
   uint32_t n_tokens_any_thread() const { return n_tokens_published_.load(std::memory_order_relaxed); }
 
  private:
+  static constexpr uint32_t kNoPage = UINT32_MAX, kOpenPages = KvShape::kOpenPages, kCovered = 2;
   void order_slots();
   // A layer's first row. Tables in device memory cannot be looked at.
   size_t row_base(uint32_t layer) const {
@@ -241,8 +252,12 @@ class KvCache final : public Part {
   // Opens a row with a slot, which is returned, in the middle of a table; its length, flags and stamp are the caller's.
   uint32_t insert_row(uint32_t stream, uint32_t row, uint32_t first_pos);
   void copy_stream(const KvCache& other, uint32_t stream);
-  size_t page_elements() const { return size_t{2} * kPageTokens * shape_.head_dim; }
+  size_t page_elements() const { return shape_.page_bytes() / sizeof(uint16_t); }
   void count_resident(int64_t change);
+  size_t open_elements() const { return shape_.open_page_bytes() / sizeof(uint16_t); }
+  void open_for(uint32_t end);
+  void reopen(uint32_t end);
+  void copy_open(uint32_t from, uint32_t to);
 
   void record_event(uint32_t stream, size_t row);
 
@@ -251,7 +266,16 @@ class KvCache final : public Part {
   bool pages_elsewhere_ = false;
   bool has_tables_ = false;  // they say something
   PageEventRing events_;
-  uint16_t* pool_ = nullptr;     // [n_slots, 2, kPageTokens, head_dim] bf16
+  uint16_t* pool_ = nullptr;     // [n_slots, page_elements()]
+  // [kOpenPages, n_streams, 2, kPageTokens, head_dim] bf16: two by the parity of their page, and the one that a prompt
+  // has written over and needs if it is taken back. Null where all pages are in bf16.
+  uint16_t* open_ = nullptr;
+  struct OpenPage {
+    uint32_t page = kNoPage, n_rows = 0;  // its first rows are there
+    bool has(uint32_t other, uint32_t n) const { return page == other && n_rows >= n; }
+  };
+  OpenPage opened_[kOpenPages] = {};
+  uint32_t prompt_begin_ = 0;  // the third is the page that was open there
   uint16_t* digests_ = nullptr;  // [n_slots, or with recall n_rows, digest_elements] bf16, or null
   KvTables t_ = {};
 #define WEIR_HOST_ROW(name, type, is_there, none) type* name##_ = nullptr;  // of all rows, or null

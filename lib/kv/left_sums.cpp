@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "quant/half.h"
 
 namespace weir {
 
-void add_token(const uint16_t* page, uint32_t token, uint32_t head_dim, float* sums) {
-  const uint16_t* key = page + size_t{token} * head_dim;
-  const uint16_t* value = key + size_t{kPageTokens} * head_dim;
-  for (uint32_t i = 0; i < head_dim; ++i) sums[i] += bf16_to_f32(key[i]);
-  for (uint32_t i = 0; i < head_dim; ++i) sums[head_dim + i] += bf16_to_f32(value[i]);
+void add_token(KvFormat format, const uint16_t* page, uint32_t token, uint32_t head_dim, float* sums) {
+  const auto keys = keys_in(format, page, head_dim), values = values_in(format, page, head_dim);
+  for (uint32_t i = 0; i < head_dim; ++i) sums[i] += load_element(keys, token, i);
+  for (uint32_t i = 0; i < head_dim; ++i) sums[head_dim + i] += load_element(values, token, i);
 }
 
 void LeftSums::lay_out(Arenas& arenas) {
@@ -35,9 +33,9 @@ void LeftSums::copy_from(const Part& part, uint32_t /*n_tokens*/) {
   std::copy_n(other.values_, size_t{windows_->n_streams} * n_values(), values_);
 }
 
-void LeftSums::add_page(uint32_t stream, const uint16_t* page, uint32_t first_pos, uint32_t len) {
+void LeftSums::add_page(uint32_t stream, KvFormat format, const uint16_t* page, uint32_t first_pos, uint32_t len) {
   float* const to = values(stream);
-  for (uint32_t token = 0; token < len; ++token) add_token(page, token, head_dim_, to);
+  for (uint32_t token = 0; token < len; ++token) add_token(format, page, token, head_dim_, to);
   of(stream).n_tokens += len;
   of(stream).end = first_pos + len;
 }

@@ -10,6 +10,7 @@
 #include "kv/left_sum.h"
 #include "kv/part.h"
 #include "kv/stream_pages.h"
+#include "ops/kv_format.h"
 
 namespace weir {
 
@@ -45,8 +46,8 @@ class LeftSums final : public Part {
   float* all_values() const { return values_; }
   float* scratch() const { return scratch_; }  // of the same shape
 
-  // Adds the `len` tokens of a page, [2, kPageTokens, head_dim] bf16, that leaves.
-  void add_page(uint32_t stream, const uint16_t* page, uint32_t first_pos, uint32_t len);
+  // Adds the `len` tokens of a page that leaves.
+  void add_page(uint32_t stream, KvFormat format, const uint16_t* page, uint32_t first_pos, uint32_t len);
 
  private:
   const StreamWindows* windows_ = nullptr;
@@ -57,6 +58,6 @@ class LeftSums final : public Part {
 };
 
 // Adds one token of a page to sums of keys and values.
-void add_token(const uint16_t* page, uint32_t token, uint32_t head_dim, float* sums);
+void add_token(KvFormat format, const uint16_t* page, uint32_t token, uint32_t head_dim, float* sums);
 
 }  // namespace weir

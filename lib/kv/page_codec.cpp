@@ -86,7 +86,8 @@ uint32_t stored_bytes_of(const std::byte* block) {
 
 uint64_t PageEncoder::workspace_bytes(uint32_t page_bytes) { return encoder_context_bytes() + page_bytes / 2; }
 
-Status PageEncoder::init(uint32_t page_bytes, std::byte* workspace) {
+Status PageEncoder::init(uint32_t page_bytes, std::byte* workspace, bool compresses) {
+  compresses_ = compresses;
   context_ = ZSTD_initStaticCCtx(workspace, encoder_context_bytes());
   exponents_ = reinterpret_cast<uint8_t*>(workspace + encoder_context_bytes());
   page_bytes_ = page_bytes;
@@ -94,6 +95,10 @@ Status PageEncoder::init(uint32_t page_bytes, std::byte* workspace) {
 }
 
 uint32_t PageEncoder::encode(const std::byte* page, std::byte* out) {
+  if (!compresses_) {
+    std::memcpy(out, page, page_bytes_);
+    return page_bytes_;
+  }
   const uint32_t n = page_bytes_ / 2;
   const auto* __restrict values = reinterpret_cast<const uint16_t*>(page);
   uint8_t* __restrict exponents = exponents_;

@@ -50,7 +50,8 @@ class PageEncoder {
   static uint64_t workspace_bytes(uint32_t page_bytes);
   // `workspace` has workspace_bytes and 64-byte alignment; it belongs to the encoder until both end. Fails with
   // WEIR_ERR_INTERNAL when Zstandard refuses it.
-  Status init(uint32_t page_bytes, std::byte* workspace);
+  // `compresses`: pages are of bf16. Of quantised ones hardly anything is saved: they are stored as they are.
+  Status init(uint32_t page_bytes, std::byte* workspace, bool compresses = true);
   // Writes the stored form to `out`, which has room for page_bytes and does not overlap the page. Returns its size, at
   // most page_bytes.
   uint32_t encode(const std::byte* page, std::byte* out);
@@ -59,6 +60,7 @@ class PageEncoder {
   ZSTD_CCtx_s* context_ = nullptr;
   uint8_t* exponents_ = nullptr;  // [page_bytes / 2]
   uint32_t page_bytes_ = 0;
+  bool compresses_ = true;
 };
 
 class PageDecoder {

@@ -52,6 +52,7 @@ using CreateThreadFn = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void
 
 struct SpillOptions {
   uint32_t page_bytes = 0;          // as is_codec_page() wants them
+  bool compresses = true;           // PageEncoder::init
   uint32_t max_pages = 0;           // held at one time
   uint64_t budget_bytes = 0;        // of raw slots and cells
   uint64_t raw_bytes = 0;           // of it, for raw slots; 0: every page is compressed at once

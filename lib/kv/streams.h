@@ -63,12 +63,18 @@ struct KvShape {
   StreamWindows windows = {};
   uint32_t own_pages = 0;
   bool last_gaps = false;  // pages have the longest gap between their hits
+  KvFormat format = KvFormat::kBf16;
 
   uint32_t n_streams() const { return n_layers * n_kv_heads; }
   uint32_t n_streams_of(uint32_t /*layer*/) const { return n_kv_heads; }
   uint32_t first_stream(uint32_t layer) const { return layer * n_kv_heads; }
   uint32_t layer_of(uint32_t stream) const { return stream / n_kv_heads; }
-  uint64_t page_bytes() const { return uint64_t{2} * kPageTokens * head_dim * sizeof(uint16_t); }
+  uint64_t page_bytes() const { return kv_page_bytes(format, head_dim); }
+  // Where not all is in bf16: a page of each stream that takes tokens, the one before it, and one that a pass which
+  // may be taken back would write over.
+  static constexpr uint32_t kOpenPages = 3;
+  uint64_t open_page_bytes() const { return format == KvFormat::kBf16 ? 0 : kv_page_bytes(KvFormat::kBf16, head_dim); }
+  uint64_t open_bytes() const { return kOpenPages * n_streams() * open_page_bytes(); }
   bool is_local(uint32_t layer) const { return window != 0 && (layer + 1) % global_every != 0; }
   // Number of layers that are not local among the first `layers`.
   uint32_t n_global(uint32_t layers) const { return window == 0 ? layers : layers / global_every; }

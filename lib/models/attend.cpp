@@ -10,6 +10,7 @@
 #include "ops/attn_history.h"
 #include "ops/attn_paged.h"
 #include "ops/attn_progressive.h"
+#include "ops/hadamard.h"
 #include "ops/page_digest.h"
 #include "ops/rope_append.h"
 #include "ops/temper.h"
@@ -108,6 +109,7 @@ Status attend_windows(OpContext& cx, const OpTable& ops, const AttnPagedArgs& at
     a.kv.first_pos += table;
     a.kv.len += table;
     a.kv.n_pages += kv_head;
+    if (a.kv.open != nullptr) a.kv.open += kv_head * (kv_page_bytes(KvFormat::kBf16, a.kv.head_dim) / sizeof(uint16_t));
     a.head_windows = nullptr;
     if (a.page_mass != nullptr) a.page_mass += head * a.kv.capacity;
     if (a.lse != nullptr) a.lse += head;
@@ -215,6 +217,8 @@ Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, 
   append.k = b.k + kv_at;
   append.v = b.v + kv_at;
   WEIR_TRY(temper_queries(s.cx, s.backend->ops, pass, append.q));
+  if (rotates_values(append.kv.format))
+    rotate_rows(*s.cx.pool, b.v + kv_at, size_t{s.n_tok} * c.n_kv_heads, c.head_dim);
   WEIR_TRY(s.backend->ops.rope_append(s.cx, append));
   if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok)) {
     const uint32_t n_rows = whole_pages(pass.pos + pass.n_tok) - pass.pos / kPageTokens;
@@ -223,8 +227,14 @@ Status append_rows(Step& s, const StepBuffers& b, uint32_t row, uint32_t layer, 
   attn = attn_paged_args(pass, attention, layer);
   attn.q = append.q;
   attn.out = b.o + q_at;
+  if (append.kv.format != KvFormat::kBf16 && s.n_tok > 1) {
+    attn.k_rows = append.k;
+    attn.v_rows = append.v;
+  }
   return {};
 }
+
+namespace {
 
 Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
   const Attention& attention = s.model->weights().attention(layer);
@@ -292,6 +302,15 @@ Status attend_chunk(Step& s, AttnPagedArgs attn, uint32_t layer) {
                                    .token_mass = s.b.token_mass,
                                    .window = attention.window,
                                    .soft_cap = attention.soft_cap});
+}
+
+}  // namespace
+
+Status attend_rows(Step& s, const AttnPagedArgs& attn, uint32_t layer) {
+  WEIR_TRY(s.is_decode ? attend_step(s, attn, layer) : attend_chunk(s, attn, layer));
+  if (rotates_values(attn.kv.format))
+    rotate_rows(*s.cx.pool, attn.out, size_t{attn.n_tok} * attn.n_heads, attn.kv.head_dim);
+  return {};
 }
 
 }  // namespace weir

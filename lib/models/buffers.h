@@ -15,13 +15,13 @@ class PageFetcher;
 // Where the pages of a prompt's unit of attention lie while some of them are cold, and what attention carries from one
 // unit to the next.
 struct StagingWindow {
-  uint16_t* pages = nullptr;  // [n_kv_heads, kSplitPages, 2, kPageTokens, head_dim] bf16; null without recall
+  uint16_t* pages = nullptr;  // [n_kv_heads, kSplitPages, KvView::page_elements()]; null without recall
   uint32_t* slots = nullptr;  // this and the next two: [n_kv_heads, kSplitPages]
   uint32_t* first_pos = nullptr;
   uint32_t* len = nullptr;
   uint32_t* n_pages = nullptr;            // [n_kv_heads]
   float *high = nullptr, *sum = nullptr;  // [max_tok, n_heads]; see AttnCarry
-  void lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32_t n_heads, uint32_t max_tok, Arena& arena);
+  void lay_out(uint32_t n_kv_heads, uint64_t page_bytes, uint32_t n_heads, uint32_t max_tok, Arena& arena);
 };
 
 // Activations, laid out once per session for `max_tok` rows.

@@ -33,7 +33,7 @@ class Unseen {
         const uint32_t pos = kv_.first_pos[table_ + row_] + token_;
         if (pos >= end) return;
         if (pos < sinks_) continue;
-        add_token(page, token_, kv_.head_dim, sums_);
+        add_token(kv_.format, page, token_, kv_.head_dim, sums_);
         ++n_;
       }
     }

@@ -71,7 +71,7 @@ class DecoderWalk final : public LayerWalk {
       Step& own = *group_.steps[i];
       AttnPagedArgs attn;
       WEIR_TRY(append_rows(own, s.b, i, layer, attn));
-      WEIR_TRY(own.is_decode ? attend_step(own, attn, layer) : attend_chunk(own, attn, layer));
+      WEIR_TRY(attend_rows(own, attn, layer));
     }
     if (s.device == nullptr) return {};
     s.attention_ns += now_ns() - started;
@@ -140,7 +140,7 @@ void lay_out_shared_rows(const ModelConfig& c, uint32_t max_tok, Arena& arena, S
 }
 
 void lay_out_attention(const ModelConfig& c, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
-                       uint32_t max_pages, Arena& arena, StepBuffers& b) {
+                       uint32_t max_pages, uint64_t page_bytes, Arena& arena, StepBuffers& b) {
   const uint64_t n = max_tok;
   const uint64_t masses = uint64_t{c.n_heads} * max_pages;
   const uint32_t n_lists = !needs.page_lists ? 0 : needs.list_per_head ? c.n_heads : c.n_kv_heads;
@@ -161,9 +161,9 @@ void lay_out_attention(const ModelConfig& c, const RopeTable& rope, const Policy
                      : nullptr;
   const uint64_t learned = uint64_t{needs.history.n_layers} * needs.prompt_rows;
   b.learn_q = needs.history.group != 0 ? arena.take<float>(learned * c.n_heads * c.head_dim) : nullptr;
-  if (needs.recall_slots != 0) b.staging.lay_out(c.n_kv_heads, c.head_dim, c.n_heads, max_tok, arena);
+  if (needs.recall_slots != 0) b.staging.lay_out(c.n_kv_heads, page_bytes, c.n_heads, max_tok, arena);
   b.plain_bytes = arena.used();
-  if (needs.fetch_pages != 0) b.fetcher = PageFetcher::lay_out(c.n_kv_heads, c.head_dim, needs.fetch_pages, arena);
+  if (needs.fetch_pages != 0) b.fetcher = PageFetcher::lay_out(c.n_kv_heads, page_bytes, needs.fetch_pages, arena);
 }
 
 namespace {

@@ -95,7 +95,7 @@ void lay_out_rows(const ModelConfig& config, uint32_t max_tok, Arena& arena, Ste
 void lay_out_shared_rows(const ModelConfig& config, uint32_t max_tok, Arena& arena, StepBuffers& b);
 // What attention needs besides. `max_pages`: most pages of a stream.
 void lay_out_attention(const ModelConfig& config, const RopeTable& rope, const PolicyNeeds& needs, uint32_t max_tok,
-                       uint32_t max_pages, Arena& arena, StepBuffers& b);
+                       uint32_t max_pages, uint64_t page_bytes, Arena& arena, StepBuffers& b);
 
 // Decode steps of different sessions over one model as one pass: each weight is read once, and each session attends its
 // own pages by its own policy. Row i of the activations is that of steps[i], and they lie in the buffers of steps[0],

@@ -36,17 +36,19 @@ struct Stream {
   uint32_t group() const { return a.attn.n_heads / kv().n_kv_heads; }
   uint32_t n_sink() const { return std::min(a.rules.n_sink, a.attn.pos + 1); }
   uint32_t n() const { return a.attn.pos + 1 - n_sink(); }
-  const uint16_t* key(uint32_t pos) const {
-    return kv().keys_of(kv_head, pos / kPageTokens) + size_t{pos % kPageTokens} * kv().head_dim;
+  double key(uint32_t pos, size_t i) const {
+    return load_element(kv().stored_keys_of(kv_head, pos / kPageTokens), pos % kPageTokens, i);
   }
-  const uint16_t* value(uint32_t pos) const { return key(pos) + size_t{kPageTokens} * kv().head_dim; }
+  double value(uint32_t pos, size_t i) const {
+    return load_element(kv().stored_values_of(kv_head, pos / kPageTokens), pos % kPageTokens, i);
+  }
   bool kept(uint32_t token) const {
     return (a.flags[size_t{kv_head} * kv().capacity + (token + n_sink()) / kPageTokens] & kPageKept) != 0;
   }
   double logit(uint32_t head, uint32_t pos) const {
     double dot = 0.0;
     for (size_t i = 0; i < kv().head_dim; ++i)
-      dot += double{a.attn.q[size_t{head} * kv().head_dim + i]} * double{bf16_to_f32(key(pos)[i])};
+      dot += double{a.attn.q[size_t{head} * kv().head_dim + i]} * key(pos, i);
     return std::isnan(dot) ? kNothing : cap(dot * a.attn.scale);
   }
   double cap(double x) const { return a.attn.soft_cap == 0.0f ? x : a.attn.soft_cap * std::tanh(x / a.attn.soft_cap); }
@@ -154,7 +156,7 @@ uint32_t choose(const Stream& s, uint32_t head) {
 
 // m.out += the value at a position times a weight.
 void add_value(const Stream& s, uint32_t pos, double weight) {
-  for (size_t c = 0; c < s.kv().head_dim; ++c) s.m.out[c] += weight * double{bf16_to_f32(s.value(pos)[c])};
+  for (size_t c = 0; c < s.kv().head_dim; ++c) s.m.out[c] += weight * s.value(pos, c);
 }
 
 // The sinks' values with the weights exp(logit - base); returns the sum of these.

@@ -50,11 +50,20 @@ struct AttnPagedArgs {
   // one. Not with q_sink, and not in attn_progressive, which knows none.
   const uint32_t* head_windows = nullptr;
   uint32_t head_sinks = 0;
+  // [n_tok, n_kv_heads, head_dim] keys and values of the query rows' own tokens, which are attended as they are here and
+  // not as their pages have them; null: all are in pages. With several rows alone: a prompt that looked at its own
+  // words through rounding would pass the error on to all that follows (docs/results/formats).
+  const float *k_rows = nullptr, *v_rows = nullptr;
   const AttnCarry* carry = nullptr;  // without select, q_sink and page_mass; null: this call sees all pages
 };
 
 constexpr bool has_own_window(const AttnPagedArgs& a, uint32_t kv_head) {
   return a.head_windows != nullptr && a.head_windows[kv_head] != 0;
+}
+// One of these rows; null: the token is in its page.
+inline const float* own_row(const AttnPagedArgs& a, const float* rows, uint32_t kv_head, uint32_t pos) {
+  if (rows == nullptr || pos < a.pos) return nullptr;
+  return rows + (size_t{pos - a.pos} * a.kv.n_kv_heads + kv_head) * a.kv.head_dim;
 }
 // The arguments as one head's: with its window, if it has one of its own.
 inline AttnPagedArgs args_of_head(const AttnPagedArgs& a, uint32_t kv_head) {

@@ -9,7 +9,6 @@
 
 #include "ops/attn_paged.h"
 #include "ops/soft_cap.h"
-#include "quant/half.h"
 
 namespace weir::ref {
 namespace {
@@ -29,7 +28,6 @@ struct Query {
   uint32_t row(uint32_t listed) const {
     return a.select != nullptr ? a.select[size_t{list()} * a.kv.capacity + listed] : listed;
   }
-  const uint16_t* keys(uint32_t row) const { return a.kv.pool + a.kv.slots[table() + row] * a.kv.page_elements(); }
   bool sees(uint32_t token_pos) const {
     const uint64_t t = uint64_t{a.pos} + tok;
     if (token_pos > t) return false;
@@ -50,13 +48,14 @@ float unit_weights(const Query& q, uint32_t unit, float* weight) {
   float high = kUnseen;
   for (uint32_t p = 0; p < n; ++p) {
     const uint32_t row = q.row(first + p);
-    const uint16_t* keys = q.keys(row);
+    const auto keys = a.kv.keys_of(q.kv_head, row);
     for (uint32_t j = 0; j < a.kv.len[q.table() + row]; ++j) {
       if (!q.sees(a.kv.first_pos[q.table() + row] + j)) continue;
       const bool is_sink = row < a.n_sink_pages && (a.window == 0 || a.kv.first_pos[q.table() + row] + j < a.n_sink);
       const float* query = (is_sink && a.q_sink != nullptr ? a.q_sink : a.q) + q_at;
+      const float* own = own_row(a, a.k_rows, q.kv_head, a.kv.first_pos[q.table() + row] + j);
       float dot = 0.0f;
-      for (size_t i = 0; i < d; ++i) dot += query[i] * bf16_to_f32(keys[j * d + i]);
+      for (size_t i = 0; i < d; ++i) dot += query[i] * (own != nullptr ? own[i] : load_element(keys, j, i));
       const float logit = soft_capped(a.scale * dot, a.soft_cap);
       weight[p * kPageTokens + j] = logit;
       high = std::max(high, logit);
@@ -77,15 +76,17 @@ float unit_weights(const Query& q, uint32_t unit, float* weight) {
 
 // Element `i` of the unit's partial result.
 float unit_value(const Query& q, uint32_t unit, const float* weight, size_t i) {
-  const size_t d = q.a.kv.head_dim;
   const uint32_t first = unit * kSplitPages;
   const uint32_t n = std::min(kSplitPages, q.n_listed() - first);
   float value = 0.0f;
   for (uint32_t p = 0; p < n; ++p) {
-    const uint16_t* values = q.keys(q.row(first + p)) + kPageTokens * d;
+    const uint32_t row = q.row(first + p);
+    const auto values = q.a.kv.values_of(q.kv_head, row);
     for (uint32_t j = 0; j < kPageTokens; ++j) {
       const float w = weight[p * kPageTokens + j];
-      if (w != 0.0f) value += w * bf16_to_f32(values[j * d + i]);
+      if (w == 0.0f) continue;
+      const float* own = own_row(q.a, q.a.v_rows, q.kv_head, q.a.kv.first_pos[q.table() + row] + j);
+      value += w * (own != nullptr ? own[i] : load_element(values, j, i));
     }
   }
   return value;

@@ -51,19 +51,19 @@ double logit(const Stream& s, double dot) {
   return cap == 0.0 ? x : cap * std::tanh(x / cap);
 }
 
-double logit_of(const Stream& s, uint32_t head, const uint16_t* key) {
+double logit_of(const Stream& s, uint32_t head, const PagePart<const uint16_t>& keys, uint32_t token) {
   const size_t d = s.kv().head_dim;
   double dot = 0.0;
-  for (size_t i = 0; i < d; ++i) dot += double{s.a.attn.q[head * d + i]} * double{bf16_to_f32(key[i])};
+  for (size_t i = 0; i < d; ++i) dot += double{s.a.attn.q[head * d + i]} * double{load_element(keys, token, i)};
   return logit(s, dot);
 }
 
 // Log of the sum of exp(logit) over a page.
 double page_lse(const Stream& s, uint32_t head, uint32_t row) {
-  const uint16_t* keys = s.kv().keys_of(s.kv_head, row);
+  const auto keys = s.kv().keys_of(s.kv_head, row);
   double lse = kNothing;
   for (uint32_t j = 0; j < s.kv().len[s.at(row)]; ++j)
-    lse = log_sum(lse, logit_of(s, head, keys + size_t{j} * s.kv().head_dim));
+    lse = log_sum(lse, logit_of(s, head, keys, j));
   return lse;
 }
 
@@ -93,11 +93,10 @@ void add_page(const Stream& s, uint32_t head, uint32_t row, double lse, Seen& se
   const double shrink = before == kNothing ? 0.0 : std::exp(before - seen.lse);
   float* out = s.a.attn.out + head * d;
   for (size_t i = 0; i < d; ++i) out[i] = before == kNothing ? 0.0f : static_cast<float>(double{out[i]} * shrink);
-  const uint16_t* keys = s.kv().keys_of(s.kv_head, row);
+  const auto keys = s.kv().keys_of(s.kv_head, row), values = s.kv().values_of(s.kv_head, row);
   for (uint32_t j = 0; j < s.kv().len[s.at(row)]; ++j) {
-    const double weight = std::exp(logit_of(s, head, keys + j * d) - seen.lse);
-    const uint16_t* value = keys + (kPageTokens + j) * d;
-    for (size_t i = 0; i < d; ++i) out[i] += static_cast<float>(weight * double{bf16_to_f32(value[i])});
+    const double weight = std::exp(logit_of(s, head, keys, j) - seen.lse);
+    for (size_t i = 0; i < d; ++i) out[i] += static_cast<float>(weight * double{load_element(values, j, i)});
   }
   if (s.a.attn.page_mass == nullptr) return;
   float* mass = s.a.attn.page_mass + size_t{head} * s.kv().capacity;

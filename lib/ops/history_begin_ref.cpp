@@ -7,7 +7,6 @@
 #include "ops/history_begin.h"
 #include "ops/history_lists_ref.h"
 #include "ops/history_sums.h"
-#include "quant/half.h"
 
 namespace weir::ref {
 namespace {
@@ -24,9 +23,9 @@ struct Row {
   }
   double logit(uint32_t token) const {
     const uint32_t pos = token + a.rules.n_sink, kv_head = head / (a.n_heads / a.kv.n_kv_heads);
-    const uint16_t* key = a.kv.keys_of(kv_head, pos / kPageTokens) + size_t{pos % kPageTokens} * a.kv.head_dim;
+    const auto keys = a.kv.stored_keys_of(kv_head, pos / kPageTokens);
     double dot = 0.0;
-    for (size_t i = 0; i < a.kv.head_dim; ++i) dot += double{q()[i]} * double{bf16_to_f32(key[i])};
+    for (size_t i = 0; i < a.kv.head_dim; ++i) dot += double{q()[i]} * double{load_element(keys, pos % kPageTokens, i)};
     if (std::isnan(dot)) return -std::numeric_limits<double>::infinity();
     dot *= a.scale;
     return a.soft_cap == 0.0f ? dot : a.soft_cap * std::tanh(dot / a.soft_cap);

@@ -10,42 +10,44 @@
 namespace weir {
 namespace {
 
+using Keys = PagePart<const uint16_t>;
+
 // Statistics of one channel of a page.
 struct Channel {
   float high, low, mean, mean_square;
   float middle() const { return (high + low) / 2.0f; }
 };
 
-Channel channel_of(const uint16_t* keys, uint32_t len, size_t d, size_t i) {
-  Channel c = {bf16_to_f32(keys[i]), bf16_to_f32(keys[i]), 0.0f, 0.0f};
+Channel channel_of(const Keys& keys, uint32_t len, size_t i) {
+  Channel c = {load_element(keys, 0, i), load_element(keys, 0, i), 0.0f, 0.0f};
   for (uint32_t t = 0; t < len; ++t) {
-    const float key = bf16_to_f32(keys[t * d + i]);
+    const float key = load_element(keys, t, i);
     c.high = std::max(c.high, key);
     c.low = std::min(c.low, key);
     c.mean += key;
   }
   c.mean /= static_cast<float>(len);
   for (uint32_t t = 0; t < len; ++t) {
-    const float away = bf16_to_f32(keys[t * d + i]) - c.mean;
+    const float away = load_element(keys, t, i) - c.mean;
     c.mean_square += away * away;
   }
   c.mean_square /= static_cast<float>(len);
   return c;
 }
 
-float mean_distance(const uint16_t* keys, uint32_t len, size_t d, size_t i, float from) {
+float mean_distance(const Keys& keys, uint32_t len, size_t i, float from) {
   float sum = 0.0f;
-  for (uint32_t t = 0; t < len; ++t) sum += std::fabs(bf16_to_f32(keys[t * d + i]) - from);
+  for (uint32_t t = 0; t < len; ++t) sum += std::fabs(load_element(keys, t, i) - from);
   return sum / static_cast<float>(len);
 }
 
 // Mean distance of the keys from the centre, out[0..d), as stored.
-float mean_radius(const uint16_t* keys, uint32_t len, size_t d, const uint16_t* centre) {
+float mean_radius(const Keys& keys, uint32_t len, const uint16_t* centre) {
   float sum = 0.0f;
   for (uint32_t t = 0; t < len; ++t) {
     float square = 0.0f;
-    for (size_t i = 0; i < d; ++i) {
-      const float away = bf16_to_f32(keys[t * d + i]) - bf16_to_f32(centre[i]);
+    for (size_t i = 0; i < keys.head_dim; ++i) {
+      const float away = load_element(keys, t, i) - bf16_to_f32(centre[i]);
       square += away * away;
     }
     sum += std::sqrt(square);
@@ -55,9 +57,10 @@ float mean_radius(const uint16_t* keys, uint32_t len, size_t d, const uint16_t* 
 
 }  // namespace
 
-void digest_page(DigestKind kind, const uint16_t* keys, uint32_t len, size_t d, uint16_t* out) {
+void digest_page(DigestKind kind, const Keys& keys, uint32_t len, uint16_t* out) {
+  const size_t d = keys.head_dim;
   for (size_t i = 0; i < d; ++i) {
-    const Channel c = channel_of(keys, len, d, i);
+    const Channel c = channel_of(keys, len, i);
     switch (kind) {
       case DigestKind::kNone:
         return;
@@ -66,7 +69,7 @@ void digest_page(DigestKind kind, const uint16_t* keys, uint32_t len, size_t d, 
         out[d + i] = f32_to_bf16(c.low);
         break;
       case DigestKind::kCuboidMean: {
-        const float r = mean_distance(keys, len, d, i, c.middle());
+        const float r = mean_distance(keys, len, i, c.middle());
         out[i] = f32_to_bf16(c.middle() + r);
         out[d + i] = f32_to_bf16(c.middle() - r);
         break;
@@ -84,7 +87,7 @@ void digest_page(DigestKind kind, const uint16_t* keys, uint32_t len, size_t d, 
     }
   }
   if (kind != DigestKind::kSphereMean) return;
-  out[d] = f32_to_bf16(mean_radius(keys, len, d, out));
+  out[d] = f32_to_bf16(mean_radius(keys, len, out));
   out[d + 1] = 0;
 }
 
@@ -96,7 +99,7 @@ Status page_digest(OpContext&, const PageDigestArgs& a) {
     const uint32_t end = std::min(a.kv.n_pages[kv_head], first + a.n_rows);
     for (uint32_t row = first; row < end; ++row) {
       if (a.kv.len[size_t{kv_head} * a.kv.capacity + row] < kPageTokens) continue;
-      digest_page(a.kv.digest, a.kv.keys_of(kv_head, row), kPageTokens, a.kv.head_dim, a.kv.digest_of(kv_head, row));
+      digest_page(a.kv.digest, a.kv.keys_of(kv_head, row), kPageTokens, a.kv.digest_of(kv_head, row));
     }
   }
   return {};

@@ -1,5 +1,6 @@
 // Head norms, rotary embedding and appending to the KV pages, defined.
-// What is stored is the bf16 rounding (nearest even) of the rotated f32 key; kMinMax digests summarise what is stored.
+// What is stored is the rotated f32 key in the format of the pages (ops/kv_format.h), bf16 rounded to nearest even;
+// kMinMax digests summarise what is stored.
 // Paper: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, sec. 3.2.
 #include <cmath>
 
@@ -34,20 +35,23 @@ void store_token(const RopeAppendArgs& a, uint32_t tok, uint32_t kv_head) {
   const size_t d = a.kv.head_dim;
   const size_t table = size_t{kv_head} * a.kv.capacity;
   const uint32_t offset = a.pos + tok - a.kv.first_pos[table + a.append_row[kv_head]];
-  const size_t row = a.append_row[kv_head] + offset / kPageTokens;
-  const size_t in_page = offset % kPageTokens;
+  const uint32_t row = a.append_row[kv_head] + offset / kPageTokens;
+  const uint32_t in_page = offset % kPageTokens;
   const size_t slot = a.kv.slots[table + row];
   const size_t from = (size_t{tok} * a.kv.n_kv_heads + kv_head) * d;
-  uint16_t* keys = a.kv.pool + slot * a.kv.page_elements() + in_page * d;
-  uint16_t* values = keys + kPageTokens * d;
-  uint16_t* high = a.kv.digest != DigestKind::kMinMax ? nullptr : a.kv.digest_of(kv_head, static_cast<uint32_t>(row));
+  const auto store = [&](KvFormat format, uint16_t* page) {
+    store_row(keys_in(format, page, d), in_page, a.k + from);
+    store_row(values_in(format, page, d), in_page, a.v + from);
+  };
+  store(a.kv.format, a.kv.pool + slot * a.kv.page_elements());
+  if (a.kv.is_open(kv_head, row)) store(KvFormat::kBf16, a.kv.open_page(kv_head, row));
+  if (a.kv.digest != DigestKind::kMinMax) return;
+  const auto keys = a.kv.stored_keys_of(kv_head, row);
+  uint16_t *high = a.kv.digest_of(kv_head, row), *low = high + d;
   for (size_t i = 0; i < d; ++i) {
-    keys[i] = f32_to_bf16(a.k[from + i]);
-    values[i] = f32_to_bf16(a.v[from + i]);
-    if (high == nullptr) continue;
-    uint16_t* low = high + d;
-    if (in_page == 0 || bf16_to_f32(keys[i]) > bf16_to_f32(high[i])) high[i] = keys[i];
-    if (in_page == 0 || bf16_to_f32(keys[i]) < bf16_to_f32(low[i])) low[i] = keys[i];
+    const uint16_t key = f32_to_bf16(load_element(keys, in_page, i));
+    if (in_page == 0 || bf16_to_f32(key) > bf16_to_f32(high[i])) high[i] = key;
+    if (in_page == 0 || bf16_to_f32(key) < bf16_to_f32(low[i])) low[i] = key;
   }
 }
 

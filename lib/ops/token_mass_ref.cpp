@@ -5,7 +5,6 @@
 
 #include "ops/soft_cap.h"
 #include "ops/token_mass.h"
-#include "quant/half.h"
 
 namespace weir::ref {
 
@@ -16,7 +15,7 @@ Status token_mass(OpContext&, const TokenMassArgs& a) {
     for (uint32_t page = 0; page < a.kv.n_pages[kv_head]; ++page) {
       const size_t at = size_t{kv_head} * a.kv.capacity + page;
       for (uint32_t j = 0; j < a.kv.len[at]; ++j) {
-        const uint16_t* key = a.kv.keys_of(kv_head, page) + j * d;
+        const auto keys = a.kv.keys_of(kv_head, page);
         float mass = 0.0f;
         for (uint32_t r = 0; r < a.n_rows; ++r) {
           const uint64_t token = uint64_t{a.kv.first_pos[at]} + j, row = uint64_t{a.pos} + r;
@@ -24,7 +23,7 @@ Status token_mass(OpContext&, const TokenMassArgs& a) {
           for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
             const float* q = a.q + (size_t{r} * a.n_heads + head) * d;
             float dot = 0.0f;
-            for (size_t i = 0; i < d; ++i) dot += q[i] * bf16_to_f32(key[i]);
+            for (size_t i = 0; i < d; ++i) dot += q[i] * load_element(keys, j, i);
             mass += std::exp(soft_capped(a.scale * dot, a.soft_cap) - a.lse[size_t{r} * a.n_heads + head]);
           }
         }

@@ -9,13 +9,10 @@
 
 #include "core/status.h"
 #include "core/thread_pool.h"
+#include "ops/kv_format.h"
 #include "ops/rules.h"
 
 namespace weir {
-
-// Tokens of a KV page, the only supported size. Plans and files record it, so it can become an option without breaking
-// them.
-inline constexpr uint32_t kPageTokens = 16;
 
 // Pages that attention handles as one unit of work. Partial results are merged in ascending order of these units, so
 // neither the number of threads nor the policy changes the result.
@@ -44,7 +41,12 @@ inline constexpr uint32_t kNoSlot = UINT32_MAX;
 // The KV streams of one layer of a session. A stream's table has `capacity` rows, of which n_pages are in use, in
 // ascending order of position.
 struct KvView {
-  uint16_t* pool = nullptr;  // [n_slots, 2, kPageTokens, head_dim] bf16: K rows then V rows of a page
+  uint16_t* pool = nullptr;             // [n_slots, page_elements()] pages: keys, then values
+  KvFormat format = KvFormat::kBf16;    // what they are stored in
+  // [2, n_streams, 2, kPageTokens, head_dim] from the layer's first stream on: the pages that take tokens in bf16, in
+  // the half of the page's parity, which are open_half apart. Null where all pages are in bf16.
+  uint16_t* open = nullptr;
+  size_t open_half = 0;
   // [n_slots, digest_elements] bf16, or with digest_by_row [n_kv_heads, capacity, digest_elements]; null when the
   // policy needs none
   uint16_t* digests = nullptr;
@@ -57,18 +59,42 @@ struct KvView {
   uint32_t capacity = 0;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
-  constexpr size_t page_elements() const { return size_t{2} * kPageTokens * head_dim; }
+  // Units of 16 bits that a page takes: its elements in bf16.
+  constexpr size_t page_elements() const { return kv_page_bytes(format, head_dim) / sizeof(uint16_t); }
   // Index of a table row's digest, in digests of digest_elements.
   constexpr size_t digest_index(uint32_t kv_head, uint32_t row) const {
     const size_t at = size_t{kv_head} * capacity + row;
     return digest_by_row ? at : slots[at];
   }
-  // Digest of a table row, and the keys [kPageTokens, head_dim] of its page.
+  // Digest of a table row, its page in the pool, and the keys and values that attention sees of it.
   constexpr uint16_t* digest_of(uint32_t kv_head, uint32_t row) const {
     return digests + digest_index(kv_head, row) * digest_elements(digest, head_dim);
   }
-  constexpr const uint16_t* keys_of(uint32_t kv_head, uint32_t row) const {
+  constexpr const uint16_t* page_of(uint32_t kv_head, uint32_t row) const {
     return pool + slots[size_t{kv_head} * capacity + row] * page_elements();
+  }
+  constexpr PagePart<const uint16_t> keys_of(uint32_t kv_head, uint32_t row) const {
+    if (is_open(kv_head, row)) return keys_in<const uint16_t>(KvFormat::kBf16, open_page(kv_head, row), head_dim);
+    return stored_keys_of(kv_head, row);
+  }
+  constexpr PagePart<const uint16_t> values_of(uint32_t kv_head, uint32_t row) const {
+    if (is_open(kv_head, row)) return values_in<const uint16_t>(KvFormat::kBf16, open_page(kv_head, row), head_dim);
+    return stored_values_of(kv_head, row);
+  }
+  // The same of the page in the pool alone, whole also while it takes tokens.
+  constexpr PagePart<const uint16_t> stored_keys_of(uint32_t kv_head, uint32_t row) const {
+    return keys_in(format, page_of(kv_head, row), head_dim);
+  }
+  constexpr PagePart<const uint16_t> stored_values_of(uint32_t kv_head, uint32_t row) const {
+    return values_in(format, page_of(kv_head, row), head_dim);
+  }
+  // Whether the page of a row takes tokens, and has an open page. Of a page that is lost nothing is read (len 0).
+  constexpr bool is_open(uint32_t kv_head, uint32_t row) const {
+    return open != nullptr && len[size_t{kv_head} * capacity + row] < kPageTokens;
+  }
+  constexpr uint16_t* open_page(uint32_t kv_head, uint32_t row) const {
+    const uint32_t page = first_pos[size_t{kv_head} * capacity + row] / kPageTokens;
+    return open + page % 2 * open_half + kv_head * (kv_page_bytes(KvFormat::kBf16, head_dim) / sizeof(uint16_t));
   }
 };
 

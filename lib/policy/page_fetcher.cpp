@@ -13,10 +13,10 @@
 
 namespace weir {
 
-PageFetcher* PageFetcher::lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32_t microbatch, Arena& arena) {
+PageFetcher* PageFetcher::lay_out(uint32_t n_kv_heads, uint64_t page_bytes, uint32_t microbatch, Arena& arena) {
   auto* fetcher = arena.take<PageFetcher>(1);
   auto* streams = arena.take<Stream>(n_kv_heads);
-  const size_t elements = size_t{2} * kPageTokens * head_dim, of_stream = size_t{2} * microbatch * elements;
+  const size_t elements = page_bytes / sizeof(uint16_t), of_stream = size_t{2} * microbatch * elements;
   auto* pages = arena.take<uint16_t>(n_kv_heads * of_stream);
   if (fetcher == nullptr) return nullptr;
   new (fetcher) PageFetcher;

@@ -18,7 +18,7 @@ class PageCopies;
 class PageFetcher final : public PageSource {
  public:
   // With memory for microbatches of up to `microbatch` pages; null while the arena measures.
-  static PageFetcher* lay_out(uint32_t n_kv_heads, uint32_t head_dim, uint32_t microbatch, Arena& arena);
+  static PageFetcher* lay_out(uint32_t n_kv_heads, uint64_t page_bytes, uint32_t microbatch, Arena& arena);
 
   // The pages that were read ahead, [n_kv_heads, 2, microbatch], after the conversation that had them.
   void wipe_pages() {

@@ -50,6 +50,12 @@ Status check_cpu(const BackendRequest& r) {
 
 // What does not depend on the device.
 Status check_any_device(const BackendRequest& r, const StepRules& rules) {
+  if (!attends_on_host(r) && r.options.kv_format != WEIR_KV_BF16) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "kv_format: pages of %s are attended on the processor only; WEIR_SESSION_HOST_ATTENTION does that "
+                "beside a device",
+                kv_format_name(static_cast<KvFormat>(r.options.kv_format)));
+  }
   if (!attends_on_host(r)) return check_device_attention(r.options, r.needs, rules);
   if (r.model.config().recurrent.n_layers != 0)
     return fail(WEIR_ERR_UNSUPPORTED,

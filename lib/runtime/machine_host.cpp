@@ -123,14 +123,20 @@ Status HostMachine::add_noise(uint32_t n_tok, uint64_t& random) {
   for (uint32_t s = 0; s < kv->shape().n_streams(); ++s) {
     const StreamView stream = kv->stream(s);
     const uint32_t row = stream.n_pages - 1;
-    uint16_t* page = kv->page_data(stream.slots[row]);
+    const KvFormat format = kv->shape().format;
+    uint16_t* const page = kv->page_data(stream.slots[row]);
+    uint16_t* const open = kv->open_data(s, stream.first_pos[row] / kPageTokens);
     for (uint32_t t = stream.len[row] - n_tok; t < stream.len[row]; ++t) {
+      float* const x = w_.step.b.q;  // room for a key and a value
       for (uint32_t i = 0; i < 2 * d; ++i) {
         random = random * 6364136223846793005u + 1442695040888963407u;
-        const float value = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-23f;  // [-1, 1)
-        const size_t half = i < d ? size_t{t} * d + i : size_t{kPageTokens} * d + size_t{t} * d + (i - d);
-        page[half] = f32_to_bf16(value);
+        x[i] = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-23f;  // [-1, 1)
       }
+      store_row(keys_in(format, page, d), t, x);
+      store_row(values_in(format, page, d), t, x + d);
+      if (open == nullptr) continue;
+      store_row(keys_in(KvFormat::kBf16, open, d), t, x);
+      store_row(values_in(KvFormat::kBf16, open, d), t, x + d);
     }
     if (kv->shape().digest != DigestKind::kNone) kv->rebuild_digest(s, row);
   }

@@ -25,8 +25,6 @@ Status check_numbers(const weir_session_options& o) {
   if ((o.flags & ~(uint32_t{WEIR_SESSION_TRACE} | uint32_t{WEIR_SESSION_HOST_ATTENTION})) != 0)
     return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
   if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
-  if (o.reserved_snapshots != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved_snapshots is %u, not 0", o.reserved_snapshots);
   if (o.snapshot_tokens != 0 && (o.snapshot_tokens < kPageTokens || o.snapshot_tokens > kMaxTokens))
     return fail(WEIR_ERR_INVALID_ARG, "snapshot_tokens: %u is not in %u..%u", o.snapshot_tokens, kPageTokens,
                 kMaxTokens);
@@ -54,6 +52,17 @@ Status check_numbers(const weir_session_options& o) {
   return {};
 }
 
+KvFormat format_of(const weir_session_options& o) { return static_cast<KvFormat>(o.kv_format); }
+
+Status check_format(const weir_session_options& o, const ModelConfig& c) {
+  if (o.kv_format >= kKvFormats)
+    return fail(WEIR_ERR_INVALID_ARG, "kv_format: %u is not a WEIR_KV_* value", o.kv_format);
+  if (o.kv_format == WEIR_KV_BF16 || c.head_dim % kScaleElements == 0) return {};
+  return fail(WEIR_ERR_UNSUPPORTED,
+              "kv_format: %s needs heads of a multiple of %u elements, and the model's have %u; WEIR_KV_BF16 fits all",
+              kv_format_name(format_of(o)), kScaleElements, c.head_dim);
+}
+
 uint32_t batch_of(const weir_session_options& o) { return o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens; }
 
 constexpr size_t kMaxHeadFile = 16 << 20;  // a line of some 40 bytes for each head of any model
@@ -76,11 +85,13 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
   KvShape shape = {c.n_kv_layers, c.n_kv_heads, c.head_dim};
   shape.window = c.window;
   shape.global_every = c.global_every;
+  shape.format = format_of(o);
   const uint64_t local = shape.n_local_streams(), ruled = shape.n_streams() - local;
   // The policy chooses a context that the caller leaves open; then whole windows are paid for.
   const uint32_t context = o.context_tokens != 0 ? o.context_tokens : kMaxTokens;
   const uint64_t local_bytes =
-      local * pages_of_window(c.window, std::min(batch_of(o), context), context) * shape.page_bytes();
+      local * pages_of_window(c.window, std::min(batch_of(o), context), context) * shape.page_bytes() +
+      shape.open_bytes();
   const uint64_t page_row = std::max<uint64_t>(ruled, 1) * shape.page_bytes();  // a page in every stream
   tokens = o.budget_tokens;
   if (o.budget_bytes != 0) {
@@ -184,6 +195,7 @@ Status describe_pages(const weir_session_options& o, const ModelConfig& c, const
               .prompt_scores = needs.prompt_scores,
               .window = c.window,
               .global_every = c.global_every};
+  setup.kv.format = format_of(o);
   setup.kv.windows = windows;
   setup.kv.own_pages = windows.pages(setup.max_tok, needs.context_tokens);
   setup.kv.recall_slots = needs.recall_slots;
@@ -195,7 +207,7 @@ Status describe_pages(const weir_session_options& o, const ModelConfig& c, const
   setup.kv.history_from_layer = needs.history_from_layer;
   setup.kv.history.n_layers = setup.kv.n_global(c.n_kv_layers) - setup.kv.n_global(needs.history_from_layer);
   setup.kv.window_pages = pages_of_window(c.window, setup.max_tok, needs.context_tokens);
-  const uint64_t pool_bytes = setup.kv.n_slots() * setup.kv.page_bytes();
+  const uint64_t pool_bytes = setup.kv.n_slots() * setup.kv.page_bytes() + setup.kv.open_bytes();
   if (windows.any() && o.budget_bytes != 0 && pool_bytes > o.budget_bytes) {
     return fail(WEIR_ERR_BUDGET, "a budget of %llu bytes: with the windows of the option heads the pool takes %llu",
                 static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(pool_bytes));
@@ -281,6 +293,7 @@ Status check_options(const Model& model, const weir_session_options& o, uint32_t
                 "the model was opened with WEIR_MODEL_VOCAB_ONLY or WEIR_MODEL_DESCRIBE_ONLY and has no weights");
   WEIR_TRY(check_numbers(o));
   const ModelConfig& c = model.config();
+  WEIR_TRY(check_format(o, c));
   PolicyConfig config = describe_model(o, c);
   FileBytes head_file;
   WEIR_TRY(read_head_file(o, head_file, config));
@@ -340,7 +353,8 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   wanted.history.n_layers = setup.kv.history.n_layers;
   const ModelConfig& c = setup.model->config();
   if (setup.rows == nullptr) lay_out_rows(c, setup.max_tok, p.workspace, step.b);
-  lay_out_attention(c, setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(), p.workspace, step.b);
+  lay_out_attention(c, setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(),
+                    setup.kv.page_bytes(), p.workspace, step.b);
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
 }

@@ -119,6 +119,7 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
       recalls ? uint64_t{setup.kv.n_streams()} * setup.kv.pages_per_stream : n_ruled * setup.kv.archive_pages;
   SpillOptions& spill = setup.spill;
   spill.page_bytes = static_cast<uint32_t>(setup.kv.page_bytes());
+  spill.compresses = setup.kv.format == KvFormat::kBf16;
   spill.max_pages = static_cast<uint32_t>(std::min<uint64_t>(n_pages, 1u << 30));  // the store has its own bound
   const uint64_t mapped = max_raw(setup, spill.page_bytes);
   spill.budget_bytes =
@@ -132,7 +133,9 @@ Status plan_store(const weir_session_options& o, const PolicyNeeds& needs, Sessi
                 Number{spill.budget_bytes}, Number{n_ruled}, Number{least});
   }
   const uint64_t all_raw = n_pages * spill.page_bytes;
-  spill.raw_bytes = raw_is_open(o) ? default_raw(spill.budget_bytes, all_raw, mapped) : o.spill_raw_bytes;
+  spill.raw_bytes = !raw_is_open(o)                              ? o.spill_raw_bytes
+                    : !spill.compresses && spill.file_bytes == 0 ? std::min({spill.budget_bytes, all_raw, mapped})
+                                                                 : default_raw(spill.budget_bytes, all_raw, mapped);
   if (spill.raw_bytes >= all_raw && spill.raw_bytes <= spill.budget_bytes) {
     spill.raw_bytes = spill.budget_bytes = all_raw;  // nothing is ever compressed
     return plan_copies(spill, setup);

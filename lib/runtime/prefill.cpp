@@ -39,6 +39,7 @@ class Session::Prompt {
         prompt_evicted_(s_.kv_.prompt_pages_evicted()),
         started_(now_ns()) {
     s_.is_used_ = true;
+    kv_.begin_prompt();
     s_.remembered_.recurrent.begin_prompt();
   }
   Prompt(const Prompt&) = delete;

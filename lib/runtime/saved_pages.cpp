@@ -229,7 +229,7 @@ class CopiesPart::Pages {
     if (v.slots[row] == kNoSlot) return save_kind(SavedPage::kLost);
     const bool has_copy = shape_.archive_pages != 0 && s_.copies_.find_place(stream, page, place);
     WEIR_TRY(save_kind(has_copy ? kind_of(SavedPage::kPoolRaw, place) : SavedPage::kPool));
-    return page_values(v, row);
+    return page_values(stream, v, row);
   }
 
   Status restore_row(uint32_t stream, uint32_t page, uint32_t row) {
@@ -245,7 +245,7 @@ class CopiesPart::Pages {
     }
     if (kind == SavedPage::kPool && is_resident) {
       if (may_have_copy) s_.copies_.restore_without(stream, row);
-      WEIR_TRY(page_values(v, row));
+      WEIR_TRY(page_values(stream, v, row));
       // Digests of such streams are not saved, since steps list their pages without. But policies score them.
       // On a device they are made when all pages are there.
       if (s_.machine_->kind() != Machine::Kind::kDevice && shape_.windows.has(stream) &&
@@ -258,7 +258,7 @@ class CopiesPart::Pages {
       return s_.copies_.keep(stream, page, place);
     }
     if (is_one_of(kind, SavedPage::kPoolRaw, place) && is_resident && is_full && is_kept(stream, page)) {
-      WEIR_TRY(page_values(v, row));
+      WEIR_TRY(page_values(stream, v, row));
       return is_archived(stream) ? s_.copies_.keep(stream, page, place) : Status();
     }
     if (is_one_of(kind, SavedPage::kRaw, place) && may_have_copy) {
@@ -316,11 +316,19 @@ class CopiesPart::Pages {
   }
 
   // Keys and values of the tokens of a page in the pool.
-  Status page_values(const StreamView& v, uint32_t row) {
-    uint16_t* const keys = memory_.page_data(v.slots[row]);
-    const uint64_t n = uint64_t{v.len[row]} * shape_.head_dim;
-    WEIR_TRY(values(keys, n));
-    return values(keys + size_t{kPageTokens} * shape_.head_dim, n);
+  Status page_values(uint32_t stream, const StreamView& v, uint32_t row) {
+    uint16_t* const page = memory_.page_data(v.slots[row]);
+    WEIR_TRY(page_values(shape_.format, page, v.len[row]));
+    uint16_t* const open = memory_.open_data(stream, v.first_pos[row] / kPageTokens);
+    return open == nullptr || v.len[row] == kPageTokens ? Status() : page_values(KvFormat::kBf16, open, v.len[row]);
+  }
+  Status page_values(KvFormat format, uint16_t* page, uint32_t len) {
+    WEIR_TRY(part_values(keys_in(format, page, shape_.head_dim), len));
+    return part_values(values_in(format, page, shape_.head_dim), len);
+  }
+  Status part_values(const PagePart<uint16_t>& part, uint64_t n_tokens) {
+    WEIR_TRY(values(part.codes(0), n_tokens * row_code_bytes(part.format, part.head_dim) / sizeof(uint16_t)));
+    return values(part.scales(0), n_tokens * row_scales(part.format, part.head_dim));
   }
 
   // The n elements at `at`, on a device piece by piece.

@@ -65,6 +65,7 @@ Status Session::File::describe(NamedValues& out) const {
   if (s_.plan_.n_snapshots != 0) out.add("snapshots", "%u", s_.plan_.n_snapshots);
   out.add(s_.policy_storage_.effective);
   out.add("digest_kind", "%u", static_cast<uint32_t>(shape.digest));
+  if (shape.format != KvFormat::kBf16) out.add("kv_format", "%s", kv_format_name(shape.format));
   out.add("prompt_scores", "%u", shape.prompt_scores ? 1u : 0u);
   return out.is_cut() ? fail(WEIR_ERR_INTERNAL, "the description of the session is too long") : Status();
 }

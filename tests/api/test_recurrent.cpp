@@ -666,11 +666,8 @@ void recurrent__bad_options(void**) {
     assert_error(weir_plan(model.handle, &options, &plan), WEIR_ERR_INVALID_ARG, "snapshot_tokens");
   }
   options.snapshot_tokens = 0;
-  options.reserved_snapshots = 1;
-  assert_error(weir_plan(model.handle, &options, &plan), WEIR_ERR_UNSUPPORTED, "reserved");
   // Without such layers they say nothing.
   const Model plain(SMALL_MODEL);
-  options.reserved_snapshots = 0;
   options.snapshot_budget_bytes = 1;
   assert_ok(weir_plan(plain.handle, &options, &plan));
   assert_int_equal(plan.n_snapshots, 0);

@@ -29,9 +29,9 @@ std::vector<double> weights_of(const weir::AttnHistoryArgs& a, uint32_t head) {
   const uint32_t kv_head = head / (a.attn.n_heads / kv.n_kv_heads);
   std::vector<double> w(a.attn.pos + 1);
   for (uint32_t pos = 0; pos <= a.attn.pos; ++pos) {
-    const uint16_t* key = kv.keys_of(kv_head, pos / weir::kPageTokens) + size_t{pos % weir::kPageTokens} * kv.head_dim;
+    const auto keys = kv.stored_keys_of(kv_head, pos / weir::kPageTokens);
     float dot = 0.0f;
-    for (uint32_t i = 0; i < kv.head_dim; ++i) dot += a.attn.q[head * kv.head_dim + i] * weir::bf16_to_f32(key[i]);
+    for (uint32_t i = 0; i < kv.head_dim; ++i) dot += a.attn.q[head * kv.head_dim + i] * weir::load_element(keys, pos % weir::kPageTokens, i);
     w[pos] = weir::soft_capped(a.attn.scale * dot, a.attn.soft_cap);
   }
   const double high = *std::max_element(w.begin(), w.end());

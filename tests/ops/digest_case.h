@@ -22,7 +22,7 @@ inline void build_digests(PagedKv& kv) {
   const KvView v = kv.view();
   for (uint32_t head = 0; head < v.n_kv_heads; ++head) {
     for (uint32_t row = 0; row < kv.n_pages(head); ++row)
-      digest_page(v.digest, v.keys_of(head, row), kv.len(head, row), v.head_dim, v.digest_of(head, row));
+      digest_page(v.digest, v.stored_keys_of(head, row), kv.len(head, row), v.digest_of(head, row));
   }
 }
 

@@ -19,6 +19,7 @@ struct KvShapeSpec {
   uint32_t spare_rows = 3;  // capacity beyond n_pages
   float key_scale = 1.0f;
   DigestKind digest = DigestKind::kMinMax;
+  KvFormat format = KvFormat::kBf16;
 };
 
 class PagedKv {
@@ -36,6 +37,7 @@ class PagedKv {
     n_pages_.assign(spec.n_kv_heads, spec.n_pages);
     pool_.assign(n_rows * page_elements(), kNan);
     digests_.assign(n_rows * digest_elements(spec.digest, spec.head_dim), kNan);
+    if (spec.format != KvFormat::kBf16) open_.assign(2 * spec.n_kv_heads * open_elements(), kNan);
     for (uint32_t head = 0; head < spec.n_kv_heads; ++head) {
       for (uint32_t row = 0; row < spec.n_pages; ++row) fill_page(random, head, row);
     }
@@ -44,6 +46,9 @@ class PagedKv {
   KvView view() {
     KvView v;
     v.pool = pool_.data();
+    v.format = spec_.format;
+    v.open = open_.empty() ? nullptr : open_.data();
+    v.open_half = spec_.n_kv_heads * open_elements();
     v.digests = digests_.data();
     v.digest = spec_.digest;
     v.slots = slots_.data();
@@ -61,6 +66,8 @@ class PagedKv {
   uint32_t& first_pos(uint32_t head, uint32_t row) { return first_pos_[at(head, row)]; }
   uint32_t& len(uint32_t head, uint32_t row) { return len_[at(head, row)]; }
   uint32_t& n_pages(uint32_t head) { return n_pages_[head]; }
+  std::vector<uint16_t>& open() { return open_; }
+  // Of pages in bf16.
   uint16_t* key(uint32_t head, uint32_t row, uint32_t token) {
     return &pool_[slot(head, row) * page_elements() + size_t{token} * spec_.head_dim];
   }
@@ -83,11 +90,13 @@ class PagedKv {
   }
 
  private:
-  size_t page_elements() const { return size_t{2} * kPageTokens * spec_.head_dim; }
+  size_t page_elements() const { return kv_page_bytes(spec_.format, spec_.head_dim) / sizeof(uint16_t); }
+  size_t open_elements() const { return kv_page_bytes(KvFormat::kBf16, spec_.head_dim) / sizeof(uint16_t); }
 
   void fill_page(Random& random, uint32_t head, uint32_t row) {
     first_pos(head, row) = kPageTokens * (spec_.gaps ? row + (row + 1) / 2 : row);
     len(head, row) = row + 1 == spec_.n_pages ? spec_.last_len : kPageTokens;
+    if (spec_.format != KvFormat::kBf16) return fill_rows(random, head, row);
     for (uint32_t t = 0; t < len(head, row); ++t) {
       for (size_t i = 0; i < spec_.head_dim; ++i) {
         key(head, row, t)[i] = f32_to_bf16(spec_.key_scale * random.normal());
@@ -96,10 +105,26 @@ class PagedKv {
     }
   }
 
+  // In another format; a page that takes tokens also has them as they are.
+  void fill_rows(Random& random, uint32_t head, uint32_t row) {
+    const KvView v = view();
+    const size_t d = spec_.head_dim;
+    uint16_t* const page = &pool_[slot(head, row) * page_elements()];
+    for (uint32_t t = 0; t < len(head, row); ++t) {
+      const std::vector<float> k = random.normals(d, spec_.key_scale), x = random.normals(d);
+      const auto store = [&](KvFormat format, uint16_t* to) {
+        store_row(keys_in(format, to, d), t, k.data());
+        store_row(values_in(format, to, d), t, x.data());
+      };
+      store(spec_.format, page);
+      if (v.is_open(head, row)) store(KvFormat::kBf16, v.open_page(head, row));
+    }
+  }
+
   KvShapeSpec spec_;
   uint32_t capacity_;
   std::vector<uint32_t> slots_, first_pos_, len_, n_pages_;
-  std::vector<uint16_t> pool_, digests_;
+  std::vector<uint16_t> pool_, open_, digests_;
 };
 
 }  // namespace weir::test

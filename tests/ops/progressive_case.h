@@ -65,8 +65,7 @@ class ProgressiveCase {
     const AttnPagedArgs a = attn.args();
     for (uint32_t head = 0; head < spec.attn.kv.n_kv_heads; ++head) {
       for (uint32_t row = 0; row < attn.kv.n_pages(head); ++row) {
-        digest_page(DigestKind::kMinMax, attn.kv.key(head, row, 0), attn.kv.len(head, row), spec.attn.kv.head_dim,
-                    a.kv.digest_of(head, row));
+        digest_page(DigestKind::kMinMax, a.kv.keys_of(head, row), attn.kv.len(head, row), a.kv.digest_of(head, row));
       }
     }
     plain.check(ref::page_score(plain.cx(), {bound.data(), a.q, a.kv, a.n_heads, 1.0f}));

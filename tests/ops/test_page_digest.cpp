@@ -56,7 +56,7 @@ void writes_full_pages_of_the_range(const Backend& backend) {
         const bool written = row >= first_row[head] && row < first_row[head] + kRows && row < kv.n_pages(head) &&
                              kv.len(head, row) == kPageTokens;
         std::vector<uint16_t> want(n, PagedKv::kNan);
-        if (written) digest_page(kind, kv.view().keys_of(head, row), kPageTokens, s.head_dim, want.data());
+        if (written) digest_page(kind, kv.view().keys_of(head, row), kPageTokens, want.data());
         assert_memory_equal(kv.view().digest_of(head, row), want.data(), n * sizeof(uint16_t));
       }
     }
@@ -70,7 +70,8 @@ void assert_digest(DigestKind kind, const std::vector<std::vector<float>>& keys,
     for (float x : key) rows.push_back(f32_to_bf16(x));
   std::vector<uint16_t> got(digest_elements(kind, d), PagedKv::kNan);
   assert_int_equal(got.size(), want.size());
-  digest_page(kind, rows.data(), static_cast<uint32_t>(keys.size()), d, got.data());
+  digest_page(kind, keys_in<const uint16_t>(KvFormat::kBf16, rows.data(), d), static_cast<uint32_t>(keys.size()),
+              got.data());
   for (size_t i = 0; i < want.size(); ++i) assert_int_equal(got[i], f32_to_bf16(want[i]));
 }
 
@@ -123,7 +124,7 @@ void statistics_of_every_length(void**) {
       PagedKv kv({.head_dim = d, .n_pages = 1, .last_len = len, .digest = kind}, 40 + len);
       const uint16_t* keys = kv.key(0, 0, 0);
       std::vector<uint16_t> got(digest_elements(kind, d), PagedKv::kNan);
-      digest_page(kind, keys, len, d, got.data());
+      digest_page(kind, keys_in<const uint16_t>(KvFormat::kBf16, keys, d), len, got.data());
       double radius = 0.0;  // from the centre as stored
       for (uint32_t t = 0; t < len; ++t) {
         double square = 0.0;

@@ -133,7 +133,7 @@ void psa__bounds_hold_in_sessions(void**) {
           for (uint32_t j = 0; j < view.len[size_t{kv_head} * view.capacity + row]; ++j) {
             double dot = 0.0;
             for (uint32_t e = 0; e < 64; ++e)
-              dot += double{sim.q(layer)[head * 64 + e]} * double{bf16_to_f32(view.keys_of(kv_head, row)[j * 64 + e])};
+              dot += double{sim.q(layer)[head * 64 + e]} * double{load_element(view.keys_of(kv_head, row), j, e)};
             sum += std::exp(double{shape.scale()} * dot);
           }
           all += sum;

@@ -125,13 +125,13 @@ void quest__minmax_bounds_hold(void**) {
           for (uint32_t row = 0; row < view.n_pages[head / 3]; ++row) {
             const uint32_t len = view.len[size_t{head / 3} * view.capacity + row];
             std::vector<uint16_t> want(128);
-            digest_page(DigestKind::kMinMax, view.keys_of(head / 3, row), len, 64, want.data());
+            digest_page(DigestKind::kMinMax, view.keys_of(head / 3, row), len, want.data());
             assert_memory_equal(want.data(), view.digest_of(head / 3, row), want.size() * sizeof(uint16_t));
             for (uint32_t j = 0; j < len; ++j) {
               double dot = 0.0;
               for (size_t e = 0; e < 64; ++e) {
                 dot +=
-                    double{sim.q(layer)[head * 64 + e]} * double{bf16_to_f32(view.keys_of(head / 3, row)[j * 64 + e])};
+                    double{sim.q(layer)[head * 64 + e]} * double{load_element(view.keys_of(head / 3, row), j, e)};
               }
               assert_true(double{score[size_t{head} * view.capacity + row]} >= dot - 1e-4);
             }

@@ -69,7 +69,7 @@ void add_left_page(const KvTables& t, const LeftAt& left, uint32_t stream, uint3
   const uint32_t at = t.row_begin[stream] + row;
   const uint16_t* page = left.pool + size_t{t.slots[at]} * 2 * kPageTokens * left.head_dim;
   for (uint32_t i = 0; i < t.len[at]; ++i)
-    add_token(page, i, left.head_dim, left.values + size_t{rank} * 2 * left.head_dim);
+    add_token(KvFormat::kBf16, page, i, left.head_dim, left.values + size_t{rank} * 2 * left.head_dim);
   left.sums[rank].n_tokens += t.len[at];
   left.sums[rank].end = t.first_pos[at] + t.len[at];
 }

@@ -204,7 +204,7 @@ Status rebuild_last_minmax(OpContext&, const KvView& kv) {
     const uint32_t row = kv.n_pages[head] - 1;
     const size_t at = size_t{head} * kv.capacity + row;
     if (kv.slots[at] == kNoSlot) continue;
-    digest_page(kv.digest, kv.keys_of(head, row), kv.len[at], kv.head_dim, kv.digest_of(head, row));
+    digest_page(kv.digest, kv.stored_keys_of(head, row), kv.len[at], kv.digest_of(head, row));
   }
   return {};
 }
@@ -222,7 +222,7 @@ Status fill_row(OpContext&, const FillRowArgs& a) {
     uint16_t* const page = a.pool + seen(a.slots)[s] * n;
     for (size_t i = 0; i < n; ++i) seen(a.pages)[s * n + i] = page[i] = noise(a.seed, s * n + i);
     if (a.digest == DigestKind::kNone || a.tables.window[s] != 0) continue;
-    digest_page(a.digest, page, kPageTokens, a.head_dim,
+    digest_page(a.digest, keys_in<const uint16_t>(KvFormat::kBf16, page, a.head_dim), kPageTokens,
                 a.digests + (size_t{a.tables.row_begin[s]} + a.row) * a.digest_elements);
   }
   return {};

@@ -187,6 +187,7 @@ class Bench {
     }
     if (flags_.session.budget_bytes > 0) out["budget_bytes"] = flags_.session.budget_bytes;
     if (flags_.n_sessions > 1) out["sessions"] = flags_.n_sessions;
+    if (flags_.session.kv != "bf16") out["kv"] = flags_.session.kv;
     if (!flags_.session.policy_options.empty()) out["options"] = flags_.session.policy_options;
     auto& rows = out["rows"] = nlohmann::ordered_json::array();
     for (const Row& r : rows_) {

@@ -138,7 +138,14 @@ SessionFlags point_session(const PolicyEntry& policy, uint32_t budget, size_t n_
                            size_t context) {
   SessionFlags flags;
   flags.policy = policy.name;
-  flags.policy_options = policy.options;
+  for (const std::string& option : policy.options) {
+    // The format of the pages is of the session, and an entry may have one of its own all the same.
+    if (option.starts_with("kv=")) {
+      flags.kv = option.substr(3);
+    } else {
+      flags.policy_options.push_back(option);
+    }
+  }
   flags.budget = budget;
   flags.max_prompt = static_cast<uint32_t>(n_prompt);
   const size_t n_tokens = std::max(n_prompt + n_decode, context);

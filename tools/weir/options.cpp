@@ -17,6 +17,7 @@ namespace weir_cli {
 namespace {
 
 const std::vector<std::string> kDevices = {"auto", "cpu", "cuda", "vulkan"};  // in the order of WEIR_DEVICE_*
+const std::vector<std::string> kKvFormats = {"bf16", "q8", "k8v4"};           // in the order of WEIR_KV_*
 
 std::pair<std::string, std::string> split_option(const std::string& text) {
   const size_t equals = text.find('=');
@@ -143,6 +144,8 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   options_.spill_flags = flags.spill_flags;
   options_.snapshot_budget_bytes = flags.snapshot_bytes;
   options_.snapshot_tokens = flags.snapshot_tokens;
+  options_.kv_format =
+      static_cast<uint32_t>(std::find(kKvFormats.begin(), kKvFormats.end(), flags.kv) - kKvFormats.begin());
   options_.max_prompt_tokens = flags.max_prompt;
   options_.policy = policy_.c_str();
   options_.policy_options = pairs_.empty() ? nullptr : pairs_.data();
@@ -370,6 +373,11 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->transform(byte_count())
       ->excludes(budget)
       ->type_name("N")
+      ->group("Memory");
+  app.add_option("--kv", flags.kv,
+                 "What keys and values are stored in: bf16 (default), q8, or k8v4: keys in 8 bits, values in 4")
+      ->check(CLI::IsMember(kKvFormats))
+      ->type_name("FORMAT")
       ->group("Memory");
   app.add_option("--spill-bytes", flags.spill_bytes,
                  "Host memory for pages outside the pool (recall), such as 64MiB; default: for the whole context, "

@@ -41,6 +41,7 @@ struct SessionFlags {
   uint32_t spill_flags = 0;                 // WEIR_SPILL_*
   uint64_t snapshot_bytes = 0;              // for states of recurrent layers to go back to; 0: the library's default
   uint32_t snapshot_tokens = 0;             // one at every multiple; 0: the library's default
+  std::string kv = "bf16";                  // of kv_formats()
   bool host_attention = false;              // WEIR_SESSION_HOST_ATTENTION
   uint32_t max_prompt = 0;                  // tokens to plan for where a policy pins prompts beyond the budget
   std::vector<std::string> policy_options;  // "key=value"

@@ -19,6 +19,7 @@ struct PlanFlags {
 void print_json(const weir_plan_info& p, const SessionFlags& flags) {
   const nlohmann::ordered_json out = {
       {"policy", flags.policy},
+      {"kv", flags.kv},
       {"context_tokens", p.context_tokens},
       {"budget_tokens", p.budget_tokens},
       {"page_tokens", p.page_tokens},
@@ -85,7 +86,7 @@ void print_table(const weir_plan_info& p, const SessionFlags& flags) {
                grouped(p.head_pages_per_stream).c_str());
   put_line("");
   put_format("%-12s %16s\n", "pool", "bytes");
-  print_row("KV pages", p.kv_bytes, "");
+  print_row("KV pages", p.kv_bytes, flags.kv == "bf16" ? "" : "keys and values in " + flags.kv);
   if (p.n_window_streams > 0) print_row("  of windows", p.window_kv_bytes, "of the KV pages");
   if (p.n_head_streams > 0) print_row("  of heads", p.head_kv_bytes, "of the KV pages");
   print_row("digests", p.digest_bytes, "");
