@@ -231,6 +231,20 @@ namespace Weir
         Half = 4,
     }
 
+    /// <summary>Formats of the keys and values in the KV pages. What they cost in accuracy is measured in
+    /// docs/results/formats. Formats but WEIR_KV_BF16 need heads of a multiple of 32 elements, and attention on the
+    /// processor: on a device WEIR_SESSION_HOST_ATTENTION; WEIR_DEVICE_AUTO takes the CPU.</summary>
+    public enum KvFormat : int
+    {
+        /// <summary>16 bits an element.</summary>
+        Bf16 = 0,
+        /// <summary>8.5 bits: signed bytes, and a scale for every 32 elements of a token.</summary>
+        Q8 = 1,
+        /// <summary>6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix that is
+        /// taken back behind attention.</summary>
+        K8v4 = 2,
+    }
+
     /// <summary>Why an answer ended.</summary>
     public enum StopReason : int
     {
@@ -878,6 +892,9 @@ namespace Weir
         /// end, as many as have room, at most 1,024. Those of the last prompt stay however long the answer is. With
         /// room for one, that of its end does. 0 (default): 1,024.</summary>
         public uint SnapshotTokens { get; set; }
+        /// <summary>WEIR_KV_*: what keys and values are stored in. WEIR_KV_BF16 (0) is the default. Budgets in bytes
+        /// hold more tokens in smaller formats.</summary>
+        public KvFormat KvFormat { get; set; }
 
         internal Native.weir_session_options* ToNative(Arena a)
         {
@@ -906,6 +923,7 @@ namespace Weir
             s->spill_flags = (uint)SpillFlags;
             s->snapshot_budget_bytes = SnapshotBudgetBytes;
             s->snapshot_tokens = SnapshotTokens;
+            s->kv_format = (uint)KvFormat;
         }
     }
 

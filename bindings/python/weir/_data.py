@@ -218,6 +218,21 @@ class SpillFlags(IntFlag):
     HALF = 4
 
 
+class KvFormat(Open):
+    """Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
+    Formats but WEIR_KV_BF16 need heads of a multiple of 32 elements, and attention on the processor: on a device
+    WEIR_SESSION_HOST_ATTENTION; WEIR_DEVICE_AUTO takes the CPU.
+    """
+
+    #: 16 bits an element.
+    BF16 = 0
+    #: 8.5 bits: signed bytes, and a scale for every 32 elements of a token.
+    Q8 = 1
+    #: 6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix that is taken back
+    #: behind attention.
+    K8V4 = 2
+
+
 class StopReason(Open):
     """Why an answer ended."""
 
@@ -1184,6 +1199,9 @@ class SessionOptions:
     #: have room, at most 1,024. Those of the last prompt stay however long the answer is. With room for one, that of
     #: its end does. 0 (default): 1,024.
     snapshot_tokens: int = 0
+    #: WEIR_KV_*: what keys and values are stored in. WEIR_KV_BF16 (0) is the default. Budgets in bytes hold more
+    #: tokens in smaller formats.
+    kv_format: int = KvFormat.BF16
 
     def to_native(self) -> weir_session_options:
         s = weir_session_options()
@@ -1205,6 +1223,7 @@ class SessionOptions:
         s.spill_flags = integer("spill_flags", self.spill_flags, True)
         s.snapshot_budget_bytes = integer("snapshot_budget_bytes", self.snapshot_budget_bytes, True, 64)
         s.snapshot_tokens = integer("snapshot_tokens", self.snapshot_tokens, True)
+        s.kv_format = integer("kv_format", self.kv_format, True)
         return s
 
 
@@ -1323,7 +1342,7 @@ __all__ = [
     "BudgetError", "BufferTooSmallError", "BusyError", "CancelledError", "ChatAbilities", "ChatFlags", "ChatInfo",
     "ChatOptions", "ConstraintKind", "ContextFullError", "DetokenizeFlags", "DeviceInfo", "DeviceKind",
     "DeviceLostError", "DeviceType", "Event", "EventKind", "FormatError", "GenerateFlags", "GenerateOptions",
-    "GenerateResult", "InternalError", "InvalidArgError", "IoError", "LogLevel", "LogLine", "Logprob",
+    "GenerateResult", "InternalError", "InvalidArgError", "IoError", "KvFormat", "LogLevel", "LogLine", "Logprob",
     "MemoryCounters", "MemoryInfo", "MemoryKind", "Message", "ModelFlags", "ModelInfo", "ModelOptions",
     "NotFoundError", "OutOfMemoryError", "PageState", "Plan", "Progress", "PromptFlags", "PromptOptions",
     "PromptReport", "RewindFlags", "RuntimeOptions", "SamplingOptions", "Segment", "SessionFlags", "SessionOptions",

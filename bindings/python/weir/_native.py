@@ -123,6 +123,10 @@ WEIR_SPILL_STRICT = 1
 WEIR_SPILL_NO_RAW = 2
 WEIR_SPILL_HALF = 4
 
+WEIR_KV_BF16 = 0
+WEIR_KV_Q8 = 1
+WEIR_KV_K8V4 = 2
+
 WEIR_STOP_NONE = 0
 WEIR_STOP_EOS = 1
 WEIR_STOP_LENGTH = 2
@@ -533,7 +537,7 @@ class weir_session_options(Structure):
     reserved_spill: int
     snapshot_budget_bytes: int
     snapshot_tokens: int
-    reserved_snapshots: int
+    kv_format: int
     _fields_ = [
         ("struct_size", c_uint32),
         ("flags", c_uint32),
@@ -556,7 +560,7 @@ class weir_session_options(Structure):
         ("reserved_spill", c_uint32),
         ("snapshot_budget_bytes", c_uint64),
         ("snapshot_tokens", c_uint32),
-        ("reserved_snapshots", c_uint32),
+        ("kv_format", c_uint32),
     ]
 
 

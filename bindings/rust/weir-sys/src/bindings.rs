@@ -200,6 +200,19 @@ enumerations! {
         WEIR_SPILL_HALF as HALF = 4;
     }
 
+    /// Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
+    /// Formats but [`WEIR_KV_BF16`] need heads of a multiple of 32 elements, and attention on the processor: on a
+    /// device [`WEIR_SESSION_HOST_ATTENTION`]; [`WEIR_DEVICE_AUTO`] takes the CPU.
+    weir_kv_format: i32 {
+        /// 16 bits an element.
+        WEIR_KV_BF16 as BF16 = 0;
+        /// 8.5 bits: signed bytes, and a scale for every 32 elements of a token.
+        WEIR_KV_Q8 as Q8 = 1;
+        /// 6.5 bits: keys as in [`WEIR_KV_Q8`]; values in 4.5 bits, after a rotation by a Hadamard matrix that is taken
+        /// back behind attention.
+        WEIR_KV_K8V4 as K8V4 = 2;
+    }
+
     /// Why an answer ended.
     weir_stop_reason: i32 {
         /// It failed before the first token.
@@ -811,8 +824,9 @@ structures! {
         /// many as have room, at most 1,024. Those of the last prompt stay however long the answer is. With room for
         /// one, that of its end does. 0 (default): 1,024. Since 1.1.
         snapshot_tokens: u32,
-        /// 0. Since 1.1.
-        reserved_snapshots: u32,
+        /// `WEIR_KV_*`: what keys and values are stored in. [`WEIR_KV_BF16`] (0) is the default. Budgets in bytes hold
+        /// more tokens in smaller formats. Since 1.1.
+        kv_format: u32,
     }
 
     /// The exact bytes of every pool of a session, known before anything is allocated.

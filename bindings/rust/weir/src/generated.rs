@@ -408,6 +408,12 @@ impl SessionOptions {
         self.raw.snapshot_tokens = snapshot_tokens;
         self
     }
+    /// `WEIR_KV_*`: what keys and values are stored in. [`WEIR_KV_BF16`](sys::WEIR_KV_BF16) (0) is the default. Budgets
+    /// in bytes hold more tokens in smaller formats.
+    pub fn kv_format(mut self, kv_format: u32) -> Self {
+        self.raw.kv_format = kv_format;
+        self
+    }
     /// The options so far, unless a text is wrong; they point into these.
     pub(crate) fn ready(&self) -> Result<sys::weir_session_options> {
         let (policy_options, n_policy_options) = (self.policy_options.as_ptr(), self.policy_options.len() as u32);

@@ -266,6 +266,30 @@ public struct SpillFlags: OptionSet, Sendable {
     public static let half = SpillFlags(rawValue: 4)
 }
 
+/// Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
+/// Formats but `KvFormat.bf16` need heads of a multiple of 32 elements, and attention on the processor: on a device
+/// `SessionFlags.hostAttention`; `Device.auto` takes the CPU.
+public struct KvFormat: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    public var rawValue: Int32
+    public init(rawValue: Int32) { self.rawValue = rawValue }
+    /// 16 bits an element.
+    public static let bf16 = KvFormat(rawValue: 0)
+    /// 8.5 bits: signed bytes, and a scale for every 32 elements of a token.
+    public static let q8 = KvFormat(rawValue: 1)
+    /// 6.5 bits: keys as in `KvFormat.q8`; values in 4.5 bits, after a rotation by a Hadamard matrix that is taken back
+    /// behind attention.
+    public static let k8v4 = KvFormat(rawValue: 2)
+    /// The name, or of a value that this version does not know the number.
+    public var description: String {
+        switch rawValue {
+        case 0: "bf16"
+        case 1: "q8"
+        case 2: "k8v4"
+        default: "\(rawValue)"
+        }
+    }
+}
+
 /// Why an answer ended.
 public struct StopReason: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public var rawValue: Int32
@@ -938,12 +962,15 @@ public struct SessionOptions: Options, Sendable {
     /// have room, at most 1,024. Those of the last prompt stay however long the answer is. With room for one, that of
     /// its end does. 0 (default): 1,024. Since 1.1.
     public var snapshotTokens: Int
+    /// `KvFormat`: what keys and values are stored in. `KvFormat.bf16` (0) is the default. Budgets in bytes hold more
+    /// tokens in smaller formats. Since 1.1.
+    public var kvFormat: KvFormat
     /// All defaults but for what is given.
     public init(flags: SessionFlags = [], device: Device = .auto, contextTokens: Int = 0, batchTokens: Int = 0,
         pageTokens: Int = 0, budgetTokens: Int = 0, maxPromptTokens: Int = 0, budgetBytes: Int = 0,
         spillBudgetBytes: Int = 0, policy: String? = nil, policyOptions: [String: String] = [:],
         spillRawBytes: Int = 0, spillPath: String? = nil, spillFileBytes: Int = 0, spillFlags: SpillFlags = [],
-        snapshotBudgetBytes: Int = 0, snapshotTokens: Int = 0) {
+        snapshotBudgetBytes: Int = 0, snapshotTokens: Int = 0, kvFormat: KvFormat = .bf16) {
         self.flags = flags
         self.device = device
         self.contextTokens = contextTokens
@@ -961,6 +988,7 @@ public struct SessionOptions: Options, Sendable {
         self.spillFlags = spillFlags
         self.snapshotBudgetBytes = snapshotBudgetBytes
         self.snapshotTokens = snapshotTokens
+        self.kvFormat = kvFormat
     }
     func raw(_ call: Call) throws(WeirError) -> weir_session_options {
         var raw = weir_session_options()
@@ -988,6 +1016,7 @@ public struct SessionOptions: Options, Sendable {
         raw.spill_flags = spillFlags.rawValue
         raw.snapshot_budget_bytes = try call.number(snapshotBudgetBytes, "snapshotBudgetBytes")
         raw.snapshot_tokens = try call.number(snapshotTokens, "snapshotTokens")
+        raw.kv_format = kvFormat.rawValue
         return raw
     }
     init(_ raw: weir_session_options) {
@@ -1007,6 +1036,7 @@ public struct SessionOptions: Options, Sendable {
         spillFlags = SpillFlags(rawValue: raw.spill_flags)
         snapshotBudgetBytes = Int(raw.snapshot_budget_bytes)
         snapshotTokens = Int(raw.snapshot_tokens)
+        kvFormat = KvFormat(rawValue: raw.kv_format)
         policyOptions = [:]
         for i in 0..<Int(raw.n_policy_options) {
             policyOptions[String(cString: raw.policy_options[i].key)] = String(cString: raw.policy_options[i].value)
