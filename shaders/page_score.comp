@@ -7,7 +7,7 @@
 #include "common/keys.glsl"
 #include "common/unpack.glsl"
 #include "pages.h"
-#if WEIR_DIGEST_KINDS != 6
+#if WEIR_DIGEST_KINDS != 7
 #error "page_score: other digests"
 #endif
 

@@ -365,7 +365,7 @@ bool prepare_largest(const SparseLayerArgs& a, Launch& out) {
 bool has_sparse_layer(const SparseLayerArgs& a) {
   const AttnPagedArgs& t = a.attn.attn;
   // Both use the same estimate.
-  static_assert(WEIR_DIGEST_KINDS == 6);
+  static_assert(WEIR_DIGEST_KINDS == 7);
   const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;
   const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
                      t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kBlock = 128;  // head_dim of most models
 
-static_assert(WEIR_DIGEST_KINDS == 6, "page_digest_kernel: other digests");
+static_assert(WEIR_DIGEST_KINDS == 7, "page_digest_kernel: other digests");
 
 __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArgs a) {
   __shared__ float distance[kPageTokens];
@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArg
 }  // namespace
 
 Status page_digest(OpContext& cx, const PageDigestArgs& a) {
+  if (a.kv.digest == DigestKind::kSketch) return fail(WEIR_ERR_UNSUPPORTED, "CUDA: digests that are sketches");
   if (a.n_rows == 0) return {};
   return launch("page_digest", page_digest_kernel, dim3(a.n_rows, a.kv.n_kv_heads), kBlock, 0, stream_of(cx), true, a);
 }

@@ -43,7 +43,8 @@ Form form_of(DigestKind kind) {
       return Form::kMeanStd;
     case DigestKind::kMinMax:
     case DigestKind::kCuboidMean:
-    case DigestKind::kNone:  // a policy that scores pages has digests
+    case DigestKind::kNone:    // a policy that scores pages has digests
+    case DigestKind::kSketch:  // not of this backend's rules
       break;
   }
   return Form::kBound;
@@ -473,6 +474,7 @@ Status launch_step(OpContext& cx, const PageScoreStepArgs& a) {
 }  // namespace
 
 Status page_score(OpContext& cx, const PageScoreArgs& a) {
+  if (a.kv.digest == DigestKind::kSketch) return fail(WEIR_ERR_UNSUPPORTED, "CUDA: page_score of sketches");
   switch (form_of(a.kv.digest)) {
     case Form::kSphere:
       return launch_form<Form::kSphere>(cx, a);

@@ -15,8 +15,8 @@ Status page_score_step(OpContext& cx, const PageScoreStepArgs& a);
 
 // What page_score_step supports; everything else goes through rope_append and page_score.
 constexpr bool has_page_score_step(DigestKind kind, uint32_t head_dim, uint32_t group) {
-  return kind != DigestKind::kNone && kind != DigestKind::kSphereMean && (head_dim == 64 || head_dim == 128) &&
-         group <= 16;
+  return kind != DigestKind::kNone && kind != DigestKind::kSphereMean && kind != DigestKind::kSketch &&
+         (head_dim == 64 || head_dim == 128) && group <= 16;
 }
 
 }  // namespace weir::cuda

@@ -14,6 +14,7 @@
 #include "cpu/page_digest.h"
 #include "cpu/page_score.h"
 #include "cpu/page_select.h"
+#include "cpu/page_sketch.h"
 #include "cpu/page_stamp.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope_append.h"
@@ -42,7 +43,7 @@ uint64_t scratch_bytes(const OpShapes& shapes) {
                    cpu::page_stamp_scratch_bytes(shapes), cpu::page_select_scratch_bytes(shapes),
                    cpu::token_mass_scratch_bytes(shapes), cpu::experts_scratch_bytes(shapes),
                    cpu::attn_progressive_scratch_bytes(shapes), cpu::attn_history_scratch_bytes(shapes),
-                   cpu::page_accumulate_scratch_bytes(shapes)});
+                   cpu::page_accumulate_scratch_bytes(shapes), cpu::page_sketch_scratch_bytes(shapes)});
 }
 
 }  // namespace

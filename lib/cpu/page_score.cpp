@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/page_sketch.h"
 #include "cpu/simd_targets.h"
 #include "quant/half.h"
 
@@ -82,7 +83,7 @@ void score_rows_of(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uin
     // Slots are in any order, and a digest is too short for the hardware to see it coming.
     const uint16_t* ahead = a.kv.digest_of(kv_head, HWY_MIN(row + kPagesAhead, end - 1));
     for (size_t i = 0; i < n_digest; i += kLineElements) hwy::Prefetch(ahead + i);
-    static_assert(WEIR_DIGEST_KINDS == 6);
+    static_assert(WEIR_DIGEST_KINDS == 7);
     const float radius = a.kv.digest == DigestKind::kSphereMean ? bf16_to_f32(digest[d])
                          : a.kv.digest == DigestKind::kMeanStd  ? a.spread
                                                                 : 0.0f;
@@ -106,6 +107,7 @@ void score_rows(const PageScoreArgs& a, uint32_t kv_head, uint32_t begin, uint32
     case DigestKind::kSphereMean:
     case DigestKind::kCentroid:
       return score_rows_of<Form::kBall>(a, kv_head, begin, end);
+    case DigestKind::kSketch:  // page_sketch.cpp
     case DigestKind::kNone:
       return;
   }
@@ -137,19 +139,27 @@ void unscore_open_page(const PageScoreArgs& a, uint32_t kv_head) {
 }  // namespace
 
 Status page_score(OpContext& cx, const PageScoreArgs& a) {
-  const auto score = HWY_DYNAMIC_DISPATCH(score_rows);
+  const bool has_sketches = a.kv.digest == DigestKind::kSketch;
+  const SketchQuery* queries = has_sketches ? sketch_queries(cx, a) : nullptr;
+  if (has_sketches && queries == nullptr)
+    return fail(WEIR_ERR_INTERNAL, "page_score: %llu bytes of scratch are too few for sketches of queries",
+                static_cast<unsigned long long>(cx.scratch_bytes));
+  const auto score = [&](uint32_t kv_head, uint32_t begin, uint32_t end) {
+    if (has_sketches) return score_sketches(a, queries, kv_head, begin, end);
+    HWY_DYNAMIC_DISPATCH(score_rows)(a, kv_head, begin, end);
+  };
   const uint32_t n_kv_heads = a.kv.n_kv_heads;
   uint32_t most = 0;
   for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) most = std::max(most, a.kv.n_pages[kv_head]);
   if (size_t{most} * n_kv_heads <= kSerialPages) {
-    for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) score(a, kv_head, 0, a.kv.n_pages[kv_head]);
+    for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) score(kv_head, 0, a.kv.n_pages[kv_head]);
   } else {
     const size_t n_blocks = (size_t{most} + kTaskPages - 1) / kTaskPages;
     cx.pool->parallel_for(n_blocks * n_kv_heads, [&](size_t task, size_t) {
       const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
       const auto begin = static_cast<uint32_t>(task / n_kv_heads) * kTaskPages;
       const uint32_t end = std::min(a.kv.n_pages[kv_head], begin + kTaskPages);
-      if (begin < end) score(a, kv_head, begin, end);
+      if (begin < end) score(kv_head, begin, end);
     });
   }
   for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) unscore_open_page(a, kv_head);

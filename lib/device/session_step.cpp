@@ -84,7 +84,8 @@ Status BaseSession::enqueue_observation(uint32_t layer, const PageLists& lists) 
     case StepRules::Observe::kStampMass:
       return queue_.page_stamp_at({stamp, a_.device.state});
     case StepRules::Observe::kStampDigest:
-      WEIR_TRY(ops_.page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread}));
+      WEIR_TRY(
+          ops_.page_score(a_.cx, {a_.b.page_score, a_.b.q, kv, n_heads, rules.stamp_spread, a_.config->attn_scale}));
       WEIR_TRY(queue_.page_softmax(
           {a_.b.page_score, kv.n_pages, kv.capacity, n_heads, kv.n_kv_heads, a_.config->attn_scale}));
       stamp.weight = a_.b.page_score;
@@ -184,7 +185,7 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   }
   PageLists lists;
   if (selected) {
-    const PageScoreArgs score = {a_.b.page_score, a_.b.q, kv, a_.config->n_heads, rules.spread};
+    const PageScoreArgs score = {a_.b.page_score, a_.b.q, kv, a_.config->n_heads, rules.spread, a_.config->attn_scale};
     if ((parts & part_bit(kPartScore)) != 0)
       WEIR_TRY(apart ? ops_.page_score(a_.cx, score) : queue_.page_score_step({score, rope, overlap}));
     if ((parts & part_bit(kPartSelect)) != 0) WEIR_TRY(ops_.page_select(a_.cx, select_args(layer)));

@@ -31,7 +31,6 @@ constexpr const Architecture* kArchitectures[] = {
 // Ranges far above every published model, low enough that sizes computed from them stay well inside 64 bits.
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxHeads = 1024;
-constexpr uint32_t kMaxHeadDim = 1024;
 constexpr uint32_t kMaxContext = 1u << 30;
 
 // The pre-tokenizer of an architecture's models, for files that do not name it; null when they differ.

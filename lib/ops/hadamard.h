@@ -11,9 +11,12 @@ namespace weir {
 
 class ThreadPool;
 
-// x: in/out [n_rows, head_dim]. Sums in f32, in the same order for every row.
-void rotate_rows(ThreadPool& pool, float* x, size_t n_rows, uint32_t head_dim);
+constexpr size_t hadamard_block(size_t head_dim) { return head_dim & (~head_dim + 1); }
 
-constexpr uint32_t hadamard_block(uint32_t head_dim) { return head_dim & (~head_dim + 1); }
+// Multiplies every block of x [head_dim] by the matrix of ones and minus ones; twice is a factor of the block. Sums and
+// differences of f32 in a fixed order: the bits are the same everywhere.
+void add_by_hadamard(float* x, size_t head_dim);
+// x: in/out [n_rows, head_dim], normalised.
+void rotate_rows(ThreadPool& pool, float* x, size_t n_rows, uint32_t head_dim);
 
 }  // namespace weir

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/page_digest.h"
+#include "ops/sketch.h"
 #include "quant/half.h"
 
 namespace weir {
@@ -58,11 +59,13 @@ float mean_radius(const Keys& keys, uint32_t len, const uint16_t* centre) {
 }  // namespace
 
 void digest_page(DigestKind kind, const Keys& keys, uint32_t len, uint16_t* out) {
+  if (kind == DigestKind::kSketch) return sketch_page(keys, len, out);
   const size_t d = keys.head_dim;
   for (size_t i = 0; i < d; ++i) {
     const Channel c = channel_of(keys, len, i);
     switch (kind) {
       case DigestKind::kNone:
+      case DigestKind::kSketch:
         return;
       case DigestKind::kMinMax:
         out[i] = f32_to_bf16(c.high);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/page_score.h"
+#include "ops/sketch.h"
 #include "quant/half.h"
 
 namespace weir::ref {
@@ -34,6 +35,7 @@ double estimate(const PageScoreArgs& a, const float* q, const uint16_t* digest) 
         sum += x * first;
         break;
       case DigestKind::kNone:
+      case DigestKind::kSketch:
         break;
     }
   }
@@ -42,18 +44,35 @@ double estimate(const PageScoreArgs& a, const float* q, const uint16_t* digest) 
   return sum;
 }
 
+void score_sketches(const PageScoreArgs& a, uint32_t head, float* score) {
+  const size_t d = a.kv.head_dim;
+  const uint32_t kv_head = head / (a.n_heads / a.kv.n_kv_heads);
+  float rotated[kMaxHeadDim];
+  int8_t codes[kMaxHeadDim];
+  SketchQuery q = {codes, 0, 0.0f};
+  std::copy_n(a.q + head * d, d, rotated);
+  sketch_query(rotated, d, q);
+  for (uint32_t row = 0; row < a.kv.n_pages[kv_head]; ++row)
+    score[row] = sketch_estimate(q, a.kv.digest_of(kv_head, row), d, a.scale);
+}
+
 }  // namespace
 
 Status page_score(OpContext&, const PageScoreArgs& a) {
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
   for (uint32_t head = 0; head < a.n_heads; ++head) {
     const uint32_t kv_head = head / group, n = a.kv.n_pages[kv_head];
+    float* score = a.score + size_t{head} * a.kv.capacity;
+    if (a.kv.digest == DigestKind::kSketch) score_sketches(a, head, score);
     for (uint32_t row = 0; row < n; ++row) {
       const bool has_digest = row + 1 < n || a.kv.digest == DigestKind::kMinMax ||
                               a.kv.len[size_t{kv_head} * a.kv.capacity + row] == kPageTokens;
-      a.score[size_t{head} * a.kv.capacity + row] =
-          has_digest ? static_cast<float>(estimate(a, a.q + size_t{head} * a.kv.head_dim, a.kv.digest_of(kv_head, row)))
-                     : -INFINITY;
+      if (!has_digest) {
+        score[row] = -INFINITY;
+      } else if (a.kv.digest != DigestKind::kSketch) {
+        const float* q = a.q + size_t{head} * a.kv.head_dim;
+        score[row] = static_cast<float>(estimate(a, q, a.kv.digest_of(kv_head, row)));
+      }
     }
   }
   return {};

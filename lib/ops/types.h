@@ -18,6 +18,12 @@ namespace weir {
 // neither the number of threads nor the policy changes the result.
 inline constexpr uint32_t kSplitPages = 32;
 
+// Elements of the largest head.
+inline constexpr uint32_t kMaxHeadDim = 1024;
+
+// Channels of a key that share a word of a sketch (ops/sketch.h).
+inline constexpr uint32_t kSketchChannels = 16;
+
 // Elements of one page's digest.
 constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
   switch (kind) {
@@ -31,6 +37,8 @@ constexpr size_t digest_elements(DigestKind kind, size_t head_dim) {
     case DigestKind::kCuboidMean:
     case DigestKind::kMeanStd:
       return 2 * head_dim;
+    case DigestKind::kSketch:
+      return (head_dim + kSketchChannels - 1) / kSketchChannels * 2 * kPageTokens + kPageTokens;
   }
   return 0;
 }

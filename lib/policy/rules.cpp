@@ -204,7 +204,7 @@ uint32_t competing_pages(const KvCache& kv, uint32_t layer, uint32_t candidate_f
 Status list_pages(const StepRules& rules, float scale, OpContext& cx, const OpTable& ops, KvCache& kv,
                   const SelectArgs& a, PageLists& lists) {
   const KvView view = kv.view(a.layer);
-  WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, rules.spread}));
+  WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, rules.spread, scale}));
   PageSelectArgs select = {};
   select.score = a.page_score;
   select.group_score = kv.last_scores(a.layer);
@@ -383,7 +383,7 @@ Status observe_pages(const StepRules& rules, float scale, OpContext& cx, const O
       return stamp_pages(rules, cx, ops, kv, a, a.page_mass, a.lists);
     case StepRules::Observe::kStampDigest: {
       const KvView view = kv.view(a.layer);
-      WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, rules.stamp_spread}));
+      WEIR_TRY(ops.page_score(cx, {a.page_score, a.q, view, a.n_heads, rules.stamp_spread, scale}));
       softmax_of_pages(view, a.n_heads, scale, a.page_score);
       return stamp_pages(rules, cx, ops, kv, a, a.page_score, {});
     }
@@ -426,7 +426,9 @@ Status check_backend_rules(const StepRules& rules, const RuleSet& have, const ch
   const char* missing = rules_in(rules).first_not_in(have);
   return missing == nullptr
              ? Status()
-             : fail(WEIR_ERR_UNSUPPORTED, "backend %s has no %s, a rule of this policy", backend, missing);
+             : fail(WEIR_ERR_UNSUPPORTED,
+                    "backend %s has no %s, a rule of this policy: take another option, or WEIR_SESSION_HOST_ATTENTION",
+                    backend, missing);
 }
 
 void want_by_parts(const StepRules& rules, const StreamView& s, uint32_t* list, uint32_t& n) {

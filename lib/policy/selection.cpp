@@ -7,9 +7,9 @@
 namespace weir {
 
 Status read_digest(OptionReader& options, DigestKind& digest, float& spread) {
-  static constexpr const char* kWords[] = {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std"};
-  static constexpr DigestKind kKinds[] = {DigestKind::kMinMax, DigestKind::kCuboidMean, DigestKind::kSphereMean,
-                                          DigestKind::kCentroid, DigestKind::kMeanStd};
+  static constexpr const char* kWords[] = {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std", "sketch"};
+  static constexpr DigestKind kKinds[] = {DigestKind::kMinMax,   DigestKind::kCuboidMean, DigestKind::kSphereMean,
+                                          DigestKind::kCentroid, DigestKind::kMeanStd,    DigestKind::kSketch};
   if (options.has("spread")) digest = DigestKind::kMeanStd;  // the only kind that has one
   uint32_t index = 0;
   while (kKinds[index] != digest) ++index;

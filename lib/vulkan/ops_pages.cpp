@@ -113,6 +113,7 @@ Status page_score(OpContext&, const PageScoreArgs& a) {
   const KvView& kv = a.kv;
   const size_t elements = digest_elements(kv.digest, kv.head_dim);
   if (elements == 0) return fail(WEIR_ERR_INTERNAL, "Vulkan: page_score without digests");
+  if (kv.digest == DigestKind::kSketch) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score of sketches");
   if (kv.head_dim % 4 != 0) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score with heads of %u", kv.head_dim);
   const uint32_t columns = columns_for(a.n_heads / kv.n_kv_heads);
   const uint32_t n_parts = (a.n_heads / kv.n_kv_heads + columns - 1) / columns;

@@ -7,7 +7,7 @@
 #include "common/pages.glsl"
 #include "common/subgroup.glsl"
 #include "rules.h"
-#if WEIR_DIGEST_KINDS != 6
+#if WEIR_DIGEST_KINDS != 7
 #error "digest_of: other digests"
 #endif
 

@@ -75,7 +75,7 @@ struct OptionValues {
   const char* key;
   const char* values;
 };
-inline constexpr const char* kDigests = "minmax cuboid_mean sphere_mean centroid mean_std";
+inline constexpr const char* kDigests = "minmax cuboid_mean sphere_mean centroid mean_std sketch";
 inline constexpr const char* kAggregates = "max_raw max_z sum_prob max_prob mean_raw";
 inline const OptionValues kOptionValues[] = {
     {"sink", "sinks", "0 4 16 33"},

@@ -97,6 +97,7 @@ static const choice choices[] = {
     {"psa", {{0, 0}}, 0, 0, 0, 0},
     {"arkvale", {{"recall_from", "4"}, {"recall_pages", "0"}, {"attend", "top"}}, 3, 128, 0, 0},
     {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}, 2, 1024, 0, 0},
+    {"arkvale", {{"digest", "sketch"}, {"agg", "sum_prob"}}, 2, 128, 0, 0},
     {"raas", {{"recall", "on"}}, 1, 128, 0, 0},
     {"hybrid", {{"recall", "on"}}, 1, 128, 0, 0},
     {"psa", {{"recall", "on"}, {"mb", "2"}}, 2, 128, 0, 0},

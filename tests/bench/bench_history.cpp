@@ -237,7 +237,9 @@ class Bench {
   void run_quest(Layer& layer, uint32_t pos) {
     const OpTable& ops = cpu_backend().ops;
     AttnPagedArgs a = args(layer, pos);
-    score_s_.push_back(time([&] { check(ops.page_score(cx_, {score_.data(), q_.data(), a.kv, kHeads, 1.0f})); }));
+    score_s_.push_back(time([&] {
+      check(ops.page_score(cx_, {score_.data(), q_.data(), a.kv, kHeads, 1.0f, 0.125f}));
+    }));
     check(ops.page_select(cx_, {score_.data(), group_score_.data(), select_.data(), n_select_.data(),
                                 tables_.flags.data(), tables_.n_pages.data(), tables_.capacity, kHeads, kKvHeads,
                                 a.scale, AggMode::kMaxRaw, quest_pages_, 0, 0}));

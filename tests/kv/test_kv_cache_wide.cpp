@@ -10,8 +10,8 @@ using namespace weir;
 using weir::test::Cache;
 using weir::test::check;
 
-constexpr DigestKind kKinds[] = {DigestKind::kMinMax, DigestKind::kCuboidMean, DigestKind::kSphereMean,
-                                 DigestKind::kCentroid, DigestKind::kMeanStd};
+constexpr DigestKind kKinds[] = {DigestKind::kMinMax,   DigestKind::kCuboidMean, DigestKind::kSphereMean,
+                                 DigestKind::kCentroid, DigestKind::kMeanStd,    DigestKind::kSketch};
 
 // Four layers of two KV heads; tables of 3 pages, but of `wide_pages` in the first two layers.
 KvShape shape_of(uint32_t wide_pages, DigestKind digest = DigestKind::kNone) {
@@ -69,7 +69,10 @@ void kv_cache_wide__bytes(void**) {
     KvCache kv;
     kv.lay_out(shape, m[0], m[1], m[2]);
     assert_int_equal(m[0].used(), kRows * 2 * 16 * 64 * 2);
-    const uint64_t elements = kind == DigestKind::kCentroid ? 64 : kind == DigestKind::kSphereMean ? 66 : 128;
+    const uint64_t elements = kind == DigestKind::kCentroid     ? 64
+                              : kind == DigestKind::kSphereMean ? 66
+                              : kind == DigestKind::kSketch     ? 128 + 16
+                                                                : 128;
     assert_int_equal(m[1].used(), align_up(kRows * elements * 2, kCacheLine));
     // Six columns and the free stack, three numbers per stream, and where the streams' rows begin; every array begins
     // at a cache line.

@@ -9,11 +9,11 @@
 
 namespace weir::test {
 
-constexpr DigestKind kAllDigests[] = {DigestKind::kMinMax, DigestKind::kCuboidMean, DigestKind::kSphereMean,
-                                      DigestKind::kCentroid, DigestKind::kMeanStd};
+constexpr DigestKind kAllDigests[] = {DigestKind::kMinMax,   DigestKind::kCuboidMean, DigestKind::kSphereMean,
+                                      DigestKind::kCentroid, DigestKind::kMeanStd,    DigestKind::kSketch};
 
 inline std::string digest_name(DigestKind kind) {
-  const char* const names[] = {"none", "minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std"};
+  const char* const names[] = {"none", "minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std", "sketch"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -38,12 +38,12 @@ inline OpShapes page_shapes(uint32_t n_heads, uint32_t n_kv_heads, uint32_t head
 
 // Estimates [n_heads, capacity]; entries that the op does not write stay -1.
 inline std::vector<float> page_scores(const Backend& backend, PagedKv& kv, const std::vector<float>& q,
-                                      float spread = 1.0f) {
+                                      float spread = 1.0f, float scale = 0.125f) {
   const KvView v = kv.view();
   const auto n_heads = static_cast<uint32_t>(q.size() / v.head_dim);
   std::vector<float> score(size_t{n_heads} * v.capacity, -1.0f);
   Machine machine(backend, page_shapes(n_heads, v.n_kv_heads, v.head_dim, v.capacity));
-  machine.check(backend.ops.page_score(machine.cx(), {score.data(), q.data(), v, n_heads, spread}));
+  machine.check(backend.ops.page_score(machine.cx(), {score.data(), q.data(), v, n_heads, spread, scale}));
   return score;
 }
 

@@ -68,7 +68,7 @@ class ProgressiveCase {
         digest_page(DigestKind::kMinMax, a.kv.keys_of(head, row), attn.kv.len(head, row), a.kv.digest_of(head, row));
       }
     }
-    plain.check(ref::page_score(plain.cx(), {bound.data(), a.q, a.kv, a.n_heads, 1.0f}));
+    plain.check(ref::page_score(plain.cx(), {bound.data(), a.q, a.kv, a.n_heads, 1.0f, a.scale}));
     return bound;
   }
 

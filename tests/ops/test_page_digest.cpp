@@ -1,12 +1,17 @@
 // ops: page_digest and digest_page. Mirrors lib/ops/page_digest_ref.cpp, lib/cpu/page_digest.cpp.
+#include "ops/sketch.h"
 #include "tests/ops/digest_case.h"
 
 namespace weir::test {
 namespace {
 
-std::vector<float> widened(const std::vector<uint16_t>& v) {
+std::vector<float> widened(const std::vector<uint16_t>& v, DigestKind kind) {
   std::vector<float> out;
-  for (uint16_t x : v) out.push_back(x == PagedKv::kNan ? 12345.0f : bf16_to_f32(x));  // untouched: the same number
+  for (uint16_t x : v) {
+    // A sketch is codes for the most part. Untouched elements are the same number.
+    const float number = kind == DigestKind::kSketch ? static_cast<float>(x) : bf16_to_f32(x);
+    out.push_back(x == PagedKv::kNan ? 12345.0f : number);
+  }
   return out;
 }
 
@@ -24,7 +29,7 @@ std::vector<OpCase> cases() {
       PagedKv kv(s, 3);
       kv.n_pages(0) = s.n_pages - 1;  // streams of different lengths
       run_op(backend, kv, first_row, n_rows);
-      return {{"digests", widened(kv.digests())}};
+      return {{"digests", widened(kv.digests(), s.digest)}};
     };
     list.push_back({"page_digest__" + name, run, 0.0, "the same roundings in the same order"});
   };
@@ -120,6 +125,7 @@ void assert_rounded(uint16_t got, double want) {
 void statistics_of_every_length(void**) {
   constexpr size_t d = 20;
   for (DigestKind kind : kAllDigests) {
+    if (kind == DigestKind::kSketch) continue;  // it has no statistics
     for (uint32_t len = 1; len <= kPageTokens; ++len) {
       PagedKv kv({.head_dim = d, .n_pages = 1, .last_len = len, .digest = kind}, 40 + len);
       const uint16_t* keys = kv.key(0, 0, 0);
@@ -151,6 +157,98 @@ void statistics_of_every_length(void**) {
         }
       }
       if (kind == DigestKind::kSphereMean) assert_rounded(got[d], radius);
+    }
+  }
+}
+
+// The sketch of a page with these keys; others are zeros.
+std::vector<uint16_t> sketch_of(const std::vector<std::vector<float>>& keys) {
+  const size_t d = keys[0].size();
+  std::vector<uint16_t> rows, sketch(digest_elements(DigestKind::kSketch, d), PagedKv::kNan);
+  for (const auto& key : keys)
+    for (float x : key) rows.push_back(f32_to_bf16(x));
+  digest_page(DigestKind::kSketch, rows.data(), static_cast<uint32_t>(keys.size()), d, sketch.data());
+  return sketch;
+}
+
+float scale_of(const std::vector<uint16_t>& sketch, uint32_t token) {
+  return bf16_to_f32(sketch[sketch.size() - kPageTokens + token]);
+}
+
+// Heads of two channels: (1, -2) is (-1, 3) rotated, whose levels with the scale 1 are exactly these; halved for the
+// block of two. (2, 2) is (4, 0), whose root mean square is sqrt(8): levels 3 and 1, the least squares are 12 / 10.
+void sketches_by_hand(void**) {
+  const std::vector<uint16_t> sketch = sketch_of({{1, -2}, {2, 2}, {0, 0}});
+  assert_int_equal(sketch.size(), 2 * 16 + 16);
+  assert_int_equal(sketch_code(sketch.data(), 0, 0), 1);
+  assert_int_equal(sketch_code(sketch.data(), 0, 1), 3);
+  assert_float_equal(scale_of(sketch, 0), 0.5f, 0.0f);
+  assert_int_equal(sketch_code(sketch.data(), 1, 0), 3);
+  assert_int_equal(sketch_code(sketch.data(), 1, 1), 2);
+  assert_float_equal(scale_of(sketch, 1), 12.0f / 10 / 2, 0.003f);
+  for (uint32_t token = 2; token < kPageTokens; ++token) assert_float_equal(scale_of(sketch, token), 0.0f, 0.0f);
+}
+
+// Channels are where sketch.h says, and those that a head does not have are zeros.
+void sketches_pack_every_channel(void**) {
+  for (uint32_t d : {8u, 20u, 64u, 80u, 96u, 128u, 192u, 256u}) {
+    Random random(d);
+    std::vector<std::vector<float>> keys(kPageTokens);
+    for (auto& key : keys) key = random.normals(d);
+    const std::vector<uint16_t> sketch = sketch_of(keys);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(sketch.data());
+    for (uint32_t t = 0; t < kPageTokens; ++t) {
+      std::vector<float> row(d);
+      double square = 0.0, error = 0.0, rest = 0.0;
+      for (uint32_t i = 0; i < d; ++i) row[i] = bf16_to_f32(f32_to_bf16(keys[t][i]));
+      rotate_for_sketch(row.data(), d);
+      const float scale = scale_of(sketch, t) * static_cast<float>(sketch_block(d));
+      for (uint32_t i = 0; i < sketch_words(d) * kSketchChannels; ++i) {
+        const uint32_t code = bytes[(i / 16 * 16 + t) * 4 + i % 4] >> i % 16 / 4 * 2 & 3u;
+        assert_int_equal(code, sketch_code(sketch.data(), t, i));
+        if (i >= d) {
+          assert_int_equal(code, 0);
+          continue;
+        }
+        const double stored = double{scale} * (2.0 * code - 3.0), x = double{row[i]};
+        square += x * x;
+        rest += (x - stored) * stored;
+        error += (x - stored) * (x - stored);
+      }
+      assert_true(std::fabs(rest / square) <= 0x1p-8);  // least squares: what is lost is at right angles
+      assert_true(error / square < 0.25);               // 0.119 for many channels; few may lie badly
+    }
+  }
+}
+
+void rotation_twice_is_a_factor(void**) {
+  for (uint32_t d : {8u, 20u, 24u, 64u, 80u, 96u, 128u, 192u}) {
+    Random random(d);
+    const std::vector<float> x = random.normals(d);
+    std::vector<float> y = x;
+    const size_t block = sketch_block(d);
+    assert_true(d % block == 0 && d / block % 2 == 1);
+    rotate_for_sketch(y.data(), d);
+    for (size_t first = 0; first < d; first += block) {  // blocks do not mix: the first channel is the sum of its block
+      float sum = 0.0f;
+      for (size_t i = 0; i < block; ++i) sum += x[first + i];
+      assert_float_equal(y[first], sum, 1e-4f);
+    }
+    rotate_for_sketch(y.data(), d);
+    for (uint32_t i = 0; i < d; ++i) assert_float_equal(y[i], x[i] * static_cast<float>(block), 1e-3f);
+  }
+}
+
+// Keys that are not finite, or whose squares are not, have a scale that says so; others of the page are as before.
+void sketches_of_keys_that_are_not_finite(void**) {
+  for (float bad : {INFINITY, -INFINITY, NAN, 3e38f, -1e30f}) {
+    std::vector<std::vector<float>> keys(kPageTokens, std::vector<float>(64, 1.0f));
+    const std::vector<uint16_t> good = sketch_of(keys);
+    keys[5][17] = bad;
+    const std::vector<uint16_t> sketch = sketch_of(keys);
+    for (uint32_t t = 0; t < kPageTokens; ++t) {
+      const size_t at = sketch.size() - kPageTokens + t;
+      assert_int_equal(sketch[at], t == 5 ? kSketchInfinite : good[at]);
     }
   }
 }
@@ -218,9 +316,12 @@ void append_leaves_other_kinds_alone(const Backend& backend) {
 
 int main() {
   using namespace weir::test;
-  return run_group("ops/page_digest", cases(),
-                   {{"page_digest__writes_full_pages_of_the_range", writes_full_pages_of_the_range},
-                    {"page_digest__minmax_grows_as_if_rebuilt", minmax_grows_as_if_rebuilt},
-                    {"page_digest__append_leaves_other_kinds_alone", append_leaves_other_kinds_alone}},
-                   {cmocka_unit_test(hand_computed_values), cmocka_unit_test(statistics_of_every_length)});
+  return run_group(
+      "ops/page_digest", cases(),
+      {{"page_digest__writes_full_pages_of_the_range", writes_full_pages_of_the_range},
+       {"page_digest__minmax_grows_as_if_rebuilt", minmax_grows_as_if_rebuilt},
+       {"page_digest__append_leaves_other_kinds_alone", append_leaves_other_kinds_alone}},
+      {cmocka_unit_test(hand_computed_values), cmocka_unit_test(statistics_of_every_length),
+       cmocka_unit_test(sketches_by_hand), cmocka_unit_test(sketches_pack_every_channel),
+       cmocka_unit_test(rotation_twice_is_a_factor), cmocka_unit_test(sketches_of_keys_that_are_not_finite)});
 }

@@ -1,4 +1,5 @@
 // ops: page_score. Mirrors lib/ops/page_score_ref.cpp, lib/cpu/page_score.cpp.
+#include "ops/sketch.h"
 #include "tests/ops/digest_case.h"
 
 namespace weir::test {
@@ -135,6 +136,109 @@ void outlier_channels_mislead_minmax_only(const Backend& backend) {
   }
 }
 
+// Keys whose rotated channels are levels are stored without loss, and so is a query that is a whole number in all of
+// them: then the estimate is the log-sum-exp of q.k.
+void sketch_is_the_log_sum_exp(const Backend& backend) {
+  for (uint32_t d : {8u, 24u, 64u, 128u, 256u}) {
+    for (float scale : {0.03f, 0.125f, 1.0f}) {
+      Random random(d);
+      std::vector<float> q(d);
+      for (float& x : q) x = static_cast<float>(random.below(255)) - 127.0f;
+      q[0] = 127.0f;
+      std::vector<std::vector<float>> keys(kPageTokens, std::vector<float>(d));
+      for (auto& key : keys) {
+        // As many of each level: then 2 * kHalfStep times the root mean square, 2.23, lies between 1 and 3.
+        for (uint32_t i = 0; i < d; ++i) key[i] = (i % 2 == 0 ? 1.0f : 3.0f) * (random.below(2) == 0 ? -1.0f : 1.0f);
+      }
+      double high = -INFINITY, sum = 0.0;
+      std::vector<double> dots(kPageTokens);
+      const auto block = static_cast<float>(sketch_block(d));
+      rotate_for_sketch(q.data(), d);
+      for (float& x : q) x /= block;  // rotating once more gives the numbers above
+      for (uint32_t t = 0; t < kPageTokens; ++t) {
+        rotate_for_sketch(keys[t].data(), d);
+        for (uint32_t i = 0; i < d; ++i) dots[t] += double{keys[t][i]} * double{q[i]};
+        high = std::max(high, dots[t]);
+      }
+      for (double dot : dots) sum += std::exp(double{scale} * (dot - high));
+      const double want = high + std::log(sum) / double{scale};
+      PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 2, .last_len = 1, .digest = DigestKind::kSketch}, 1);
+      for (uint32_t t = 0; t < kPageTokens; ++t) set_key(kv, 0, t, keys[t]);
+      build_digests(kv);
+      const double got = double{page_scores(backend, kv, q, 1.0f, scale)[0]};
+      if (std::fabs(got - want) > 2e-5 * std::fabs(high)) fail_msg("d %u: %g is not %g", d, got, want);
+    }
+  }
+}
+
+// Keys and queries along one channel are equal in all channels when they are rotated: the largest sums of products.
+void sketch_of_one_channel(const Backend& backend) {
+  for (uint32_t d : {8u, 64u, 256u, 512u, 1024u}) {
+    for (float sign : {1.0f, -1.0f}) {
+      PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 2, .last_len = 1, .digest = DigestKind::kSketch}, 1);
+      std::vector<float> key(d), q(d);
+      key[0] = 3.0f, q[0] = sign;
+      for (uint32_t t = 0; t < kPageTokens; ++t) set_key(kv, 0, t, key);
+      build_digests(kv);
+      assert_float_equal(page_scores(backend, kv, q, 1.0f, 1.0f)[0], sign * 3.0f + std::log(16.0f), 1e-4f);
+    }
+  }
+}
+
+// Estimates of many pages are near the log-sum-exp of q.k: what 2 bits lose is an eighth of the spread of q.k, in
+// squares.
+void sketch_is_near(const Backend& backend) {
+  for (uint32_t d : {64u, 80u, 128u}) {
+    PagedKv kv({.n_kv_heads = 1, .head_dim = d, .n_pages = 100, .digest = DigestKind::kSketch}, d);
+    build_digests(kv);
+    Random random(9);
+    const std::vector<float> q = random.normals(size_t{2} * d);
+    const std::vector<float> score = page_scores(backend, kv, q, 1.0f, 1.0f);
+    double error = 0.0;
+    for (uint32_t g = 0; g < 2; ++g) {
+      for (uint32_t row = 0; row < 100; ++row) {
+        double sum = 0.0;
+        for (uint32_t t = 0; t < kPageTokens; ++t) sum += std::exp(exact_dot(&q[g * d], kv.key(0, row, t), d).value);
+        error += std::pow(double{score[g * kv.capacity() + row]} - std::log(sum), 2) / 200;
+      }
+    }
+    assert_true(error < 0.2 * d);  // q.k has the variance d
+  }
+}
+
+// A page with a key that is not finite comes before all others, and one whose digest is spoilt has no estimate,
+// whatever keys it had.
+void sketches_that_are_special(const Backend& backend) {
+  for (uint32_t group : {1u, 3u, 6u}) {
+    PagedKv kv({.n_kv_heads = 1, .head_dim = 64, .n_pages = 40, .digest = DigestKind::kSketch}, 5);
+    kv.key(0, 3, 0)[0] = PagedKv::kNan;
+    kv.key(0, 17, 15)[63] = f32_to_bf16(INFINITY);
+    kv.key(0, 33, 7)[5] = f32_to_bf16(-3e38f);
+    kv.key(0, 38, 7)[5] = f32_to_bf16(INFINITY);
+    for (uint32_t t = 0; t < kPageTokens; ++t) std::fill_n(kv.key(0, 20, t), 64, f32_to_bf16(1e10f));  // large
+    for (uint32_t t = 0; t < kPageTokens; ++t) std::fill_n(kv.key(0, 21, t), 64, uint16_t{0});
+    build_digests(kv);
+    const size_t n = digest_elements(DigestKind::kSketch, 64);
+    for (uint32_t row : {25u, 38u}) std::fill_n(kv.view().digest_of(0, row), n, uint16_t{0x7FC0});
+    Random random(6);
+    const std::vector<float> score = page_scores(backend, kv, random.normals(size_t{group} * 64));
+    for (uint32_t g = 0; g < group; ++g) {
+      for (uint32_t row = 0; row < 40; ++row) {
+        const float x = score[g * kv.capacity() + row];
+        if (row == 25 || row == 38) {
+          assert_true(std::isnan(x));
+        } else if (row == 3 || row == 17 || row == 33) {
+          assert_float_equal(x, kSketchMost, 0.0f);
+        } else if (row == 21) {
+          assert_float_equal(x, std::log(16.0f) / 0.125f, 1e-4f);
+        } else {
+          assert_true(std::isfinite(x) && x < kSketchMost);
+        }
+      }
+    }
+  }
+}
+
 // A page of one token: the bound is q.k itself, for any signs.
 void page_of_one_token_is_its_key(const Backend& backend) {
   for (uint32_t d : {8u, 20u, 64u, 128u}) {
@@ -160,9 +264,11 @@ int main() {
   using namespace weir::test;
 #define WEIR_PROPERTY(name) \
   { "page_score__" #name, name }
-  return run_group("ops/page_score", cases(),
-                   {WEIR_PROPERTY(bound_is_never_below_the_maximum), WEIR_PROPERTY(open_page_scores_with_minmax_only),
-                    WEIR_PROPERTY(estimates_golden), WEIR_PROPERTY(outlier_channels_mislead_minmax_only),
-                    WEIR_PROPERTY(page_of_one_token_is_its_key)});
+  return run_group(
+      "ops/page_score", cases(),
+      {WEIR_PROPERTY(bound_is_never_below_the_maximum), WEIR_PROPERTY(open_page_scores_with_minmax_only),
+       WEIR_PROPERTY(estimates_golden), WEIR_PROPERTY(outlier_channels_mislead_minmax_only),
+       WEIR_PROPERTY(page_of_one_token_is_its_key), WEIR_PROPERTY(sketch_is_the_log_sum_exp),
+       WEIR_PROPERTY(sketch_is_near), WEIR_PROPERTY(sketch_of_one_channel), WEIR_PROPERTY(sketches_that_are_special)});
 #undef WEIR_PROPERTY
 }

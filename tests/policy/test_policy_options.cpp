@@ -251,7 +251,7 @@ void options__contradictions(void**) {
                  {"policy raas", "overflow", "pin_prompt=false"});
   expect_refusal({"raas", 512, 4096, 0, {{"overflow", "hybrid"}}}, bad, {"overflow=hybrid", "max_prompt_tokens"});
   for (const char* name : {"quest", "hybrid", "arkvale", "psa"}) {
-    for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid"}) {
+    for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid", "sketch"}) {
       expect_refusal({name, 512, 4096, 0, {{"digest", digest}, {"spread", "2"}}}, bad, {name, "spread", "mean_std"});
     }
     expect_policy({name, 512, 4096, 0, {{"digest", "mean_std"}, {"spread", "2"}}});

@@ -81,7 +81,7 @@ void psa__sizes_of_lists(void**) {
 void psa__without_stopping_is_quest(void**) {
   for (const Backend* backend : kBackends) {
     const Inputs inputs({2, 2, 3, 64, 48, true}, 250, 53);
-    for (const char* digest : {"minmax", "cuboid_mean", "mean_std"}) {
+    for (const char* digest : {"minmax", "cuboid_mean", "mean_std", "sketch"}) {
       for (const char* agg : {"max_raw", "max_z", "sum_prob"}) {
         if (backend == &reference_backend() && std::strcmp(agg, "max_z") != 0) continue;
         const std::vector<weir_key_value> common = {{"digest", digest}, {"agg", agg}, {"skip_layers", "0"}};

@@ -74,7 +74,7 @@ void quest__short_conversations_are_dense(void**) {
 void quest__every_digest_on_both_backends(void**) {
   const Inputs inputs({2, 2, 3, 64, 48, true}, 250, 42);
   for (const Backend* backend : kBackends) {
-    for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std"}) {
+    for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std", "sketch"}) {
       Sim sim(*backend, inputs, {"quest", 80, 4096, 0, {{"digest", digest}, {"skip_layers", "0"}}});
       sim.on_layer = [&](uint32_t layer) {
         for (uint32_t head = 0; head < 6; ++head) check_list(sim, layer, head, 5, 0);
@@ -120,7 +120,7 @@ void quest__minmax_bounds_hold(void**) {
         const KvView view = sim.kv.view(layer);
         std::vector<float> score(size_t{6} * view.capacity);
         OpContext cx;
-        assert_true(ref::page_score(cx, {score.data(), sim.q(layer).data(), view, 6, 1.0f}).ok());
+        assert_true(ref::page_score(cx, {score.data(), sim.q(layer).data(), view, 6, 1.0f, 0.125f}).ok());
         for (uint32_t head = 0; head < 6; ++head) {
           for (uint32_t row = 0; row < view.n_pages[head / 3]; ++row) {
             const uint32_t len = view.len[size_t{head / 3} * view.capacity + row];
@@ -177,7 +177,7 @@ void quest__pages_of_one_token_are_the_exact_top(void**) {
     cx.pool = &threads;
     cx.scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
     cx.scratch_bytes = (scratch.size() - 8) * sizeof(std::max_align_t);
-    assert_true(backend->ops.page_score(cx, {score.data(), q.data(), view, 1, 1.0f}).ok());
+    assert_true(backend->ops.page_score(cx, {score.data(), q.data(), view, 1, 1.0f, 0.125f}).ok());
     uint32_t n_select = 0;
     PageSelectArgs a = {};
     a.score = score.data();
@@ -216,7 +216,7 @@ void quest__a_planted_page_is_found(void**) {
       for (uint32_t e = 0; e < 8; ++e) inputs.q(0, pos)[head * 64 + e] += 3.0f;  // and late queries point there
     }
   }
-  for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std"}) {
+  for (const char* digest : {"minmax", "cuboid_mean", "sphere_mean", "centroid", "mean_std", "sketch"}) {
     Sim sim(cpu_backend(), inputs, {"quest", 64, 4096, 0, {{"digest", digest}}});
     sim.on_layer = [&](uint32_t) {
       if (sim.n_tokens() < 500) return;

@@ -207,7 +207,7 @@ Status sparse_layer(OpContext& cx, const SparseLayerArgs& a) {
   const size_t capacity = attn.kv.capacity;
   std::vector<float> score(attn.n_heads * capacity);
   std::vector<uint32_t> lists(n_lists(attn) * capacity), n(n_lists(attn));
-  WEIR_TRY(ops().page_score(cx, {score.data(), attn.q, attn.kv, attn.n_heads, 0.0f}));
+  WEIR_TRY(ops().page_score(cx, {score.data(), attn.q, attn.kv, attn.n_heads, 0.0f, attn.scale}));
   PageSelectArgs select = a.select;
   select.score = score.data();
   select.select = lists.data();

@@ -40,6 +40,7 @@ const Row kRows[] = {
     {"raas", {{"prompt", "snapkv"}, {"prompt_budget", "96"}}, 256},
     {"raas", {{"stamp_source", "digest"}, {"digest", "cuboid_mean"}, {"pin_prompt", "false"}}, 128},
     {"hybrid", {{"skip_layers", "0"}, {"digest", "centroid"}}, 320},
+    {"hybrid", {{"skip_layers", "0"}, {"digest", "sketch"}}, 320},
     {"random", {{"pin_prompt", "false"}}, 96},
     {"keyformer", {{"skip_layers", "0"}}, 96},
     {"scissorhands", {{"skip_layers", "0"}}, 96},

@@ -31,11 +31,12 @@ const Setup kSetups[] = {
     {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}, 128, 600 << 10},
     {"arkvale", {}, 128, 0, WEIR_SPILL_NO_RAW},
     {"raas", {{"recall", "on"}}, 128},
+    {"arkvale", {{"digest", "sketch"}, {"agg", "sum_prob"}}, 128},
     {"dense", {}, 0},
     {"h2o", {{"skip_layers", "1"}}, 128},
     {"quest", {{"skip_layers", "0"}, {"digest", "mean_std"}}, 96},
 };
-constexpr size_t kRecalling = 5;  // the first
+constexpr size_t kRecalling = 6;  // the first
 
 Session open_session(const Models& m, const Setup& s, int32_t device) {
   weir_session_options o = WEIR_SESSION_OPTIONS_INIT;
