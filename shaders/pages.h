@@ -61,6 +61,13 @@ struct PageScorePush {
   float spread;
 };
 
+// The same of sketches; scale is attention's.
+struct PageSketchPush {
+  uvec2 score, q, digests, slots, len, n_pages;
+  uint capacity, n_heads, n_kv_heads, head_dim;
+  float scale;
+};
+
 // PageScoreStepArgs; digests [2, head_dim] by slot or, without slots, by row.
 struct PageScoreStepPush {
   uvec2 score, q, digests, slots, n_pages, q_norm, cos_sin;

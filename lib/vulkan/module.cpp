@@ -250,7 +250,7 @@ constexpr Backend kBackend = {
              Trait::kEmbeddingScale, Trait::kWindow, Trait::kLayerRope, Trait::kAttnSoftCap, Trait::kLogitSoftCap,
              Trait::kTemperature, Trait::kAttnSinks, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet,
              Trait::kMamba2, Trait::kShortConv),
-    RuleSet::all().without(DigestKind::kSketch),
+    RuleSet::all(),
 };
 
 const DeviceModule kModule = {

@@ -109,11 +109,34 @@ Status page_softmax(const PageSoftmaxArgs& a) {
   return dispatch(Kernel::kPageSoftmax, push, t, {a.n_heads});
 }
 
+static Status sketch_score(const PageScoreArgs& a) {
+  const KvView& kv = a.kv;
+  if (kv.head_dim % 2 != 0 || kv.head_dim > kMaxChannels)
+    return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score of sketches with heads of %u", kv.head_dim);
+  const uint32_t columns = columns_for(a.n_heads / kv.n_kv_heads);
+  const uint32_t n_parts = (a.n_heads / kv.n_kv_heads + columns - 1) / columns;
+  Touches t;
+  const PageSketchPush push = {.score = t.writes(a.score, float_bytes(uint64_t{a.n_heads} * kv.capacity)),
+                               .q = t.reads(a.q, float_bytes(uint64_t{a.n_heads} * kv.head_dim)),
+                               .digests = t.reads(kv.digests, digest_bytes(kv)),
+                               .slots = t.reads(kv.digest_by_row ? nullptr : kv.slots, row_bytes(kv)),
+                               .len = t.reads(kv.len, row_bytes(kv)),
+                               .n_pages = t.reads(kv.n_pages, stream_bytes(kv)),
+                               .capacity = kv.capacity,
+                               .n_heads = a.n_heads,
+                               .n_kv_heads = kv.n_kv_heads,
+                               .head_dim = kv.head_dim,
+                               .scale = a.scale};
+  return dispatch(Kernel::kSketchScore, push, t,
+                  {std::min((kv.capacity + kScorePages - 1) / kScorePages, kMaxGroups), kv.n_kv_heads * n_parts},
+                  {columns});
+}
+
 Status page_score(OpContext&, const PageScoreArgs& a) {
   const KvView& kv = a.kv;
   const size_t elements = digest_elements(kv.digest, kv.head_dim);
   if (elements == 0) return fail(WEIR_ERR_INTERNAL, "Vulkan: page_score without digests");
-  if (kv.digest == DigestKind::kSketch) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score of sketches");
+  if (kv.digest == DigestKind::kSketch) return sketch_score(a);
   if (kv.head_dim % 4 != 0) return fail(WEIR_ERR_UNSUPPORTED, "Vulkan: page_score with heads of %u", kv.head_dim);
   const uint32_t columns = columns_for(a.n_heads / kv.n_kv_heads);
   const uint32_t n_parts = (a.n_heads / kv.n_kv_heads + columns - 1) / columns;

@@ -5,6 +5,7 @@
 #ifndef WEIR_DIGEST_GLSL
 #define WEIR_DIGEST_GLSL
 #include "common/pages.glsl"
+#include "common/sketch.glsl"
 #include "common/subgroup.glsl"
 #include "rules.h"
 #if WEIR_DIGEST_KINDS != 7
@@ -85,7 +86,66 @@ void radius(Words page, uint n, OutWords digest) {
     barrier();  // the next page's centre
 }
 
+shared float borders[kSketchRows];
+shared uint scales[kPageRows];
+
+uint code_of(float x, float border) { return x < 0.0 ? (x < -border ? 0u : 1u) : (x < border ? 2u : 3u); }
+
+// The scale of a rotated row, bf16.
+uint scale_of(uint row) {
+    precise float along = 0.0, square = 0.0;
+    for (uint i = 0u; i < a.head_dim; ++i) {
+        const float x = sketch_rows[row * a.head_dim + i], level = float(2u * code_of(x, borders[row])) - 3.0;
+        precise float part = x * level;
+        along += part;
+        square += level * level;
+    }
+    return bf16_bits(divided(along, square) / float(sketch_block(a.head_dim)));
+}
+
+// The sketch of a page (lib/ops/sketch.cpp), kSketchRows tokens at a time; tokens that are not there are zeros.
+void sketch_page(Words page, uint n, OutWords digest) {
+    const uint d = a.head_dim, n_words = sketch_words(d), i = gl_LocalInvocationID.x;
+    for (uint first = 0u; first < kPageRows; first += kSketchRows) {
+        for (uint e = i; e < kSketchRows * d; e += kInvocations) {
+            const uint token = first + e / d;
+            const vec2 two = token < n ? keys_at(page, token, e % d / 2u) : vec2(0.0);
+            sketch_rows[e] = (e & 1u) == 0u ? two.x : two.y;
+        }
+        rotate_rows(kSketchRows, d);
+        if (i < kSketchRows) {
+            precise float square = 0.0;
+            for (uint e = 0u; e < d; ++e) {
+                precise float x = sketch_rows[i * d + e];
+                x *= x;
+                square += x;
+            }
+            const bool is_finite = floatBitsToUint(square) < 0x7F800000u;
+            precise float border = 2.0 * kHalfStep * sqrt_near(divided(square, float(d)));
+            borders[i] = is_finite ? border : -1.0;
+        }
+        barrier();
+        for (uint e = i; e < kSketchRows * n_words; e += kInvocations) {
+            const uint row = e % kSketchRows, w = e / kSketchRows;
+            uint word = 0u;
+            for (uint k = 0u; k < min(kSketchChannels, d - w * kSketchChannels); ++k) {
+                const uint code = code_of(sketch_rows[row * d + w * kSketchChannels + k], borders[row]);
+                word |= code << (k % 4u * 8u + k / 4u * 2u);
+            }
+            digest.v[w * kPageRows + first + row] = borders[row] < 0.0 ? 0u : word;
+        }
+        if (i < kSketchRows) scales[first + i] = borders[i] < 0.0 ? kSketchInfinite : scale_of(i);
+        barrier();
+    }
+    if (i < kPageRows / 2u) digest.v[n_words * kPageRows + i] = scales[2u * i] | scales[2u * i + 1u] << 16;
+    barrier();  // the next page's rows
+}
+
 void digest_page(Words page, uint n, OutWords digest) {
+    if (a.kind == kDigestSketch) {
+        sketch_page(page, n, digest);
+        return;
+    }
     const uint word = gl_LocalInvocationID.x, half_at = a.head_dim / 2u;
     if (word < half_at) {
         const Channels c = channels_of(page, word, n);
@@ -112,6 +172,7 @@ void digest_page(Words page, uint n, OutWords digest) {
 }
 
 uint words_of_digest() {
+    if (a.kind == kDigestSketch) return (2u * sketch_words(a.head_dim) + 1u) * kPageRows / 2u;
     if (a.kind == kDigestCentroid) return a.head_dim / 2u;
     return a.kind == kDigestSphereMean ? a.head_dim / 2u + 1u : a.head_dim;
 }

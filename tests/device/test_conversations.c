@@ -43,6 +43,7 @@ static const choice choices[] = {
     {{"quest", {{"skip_layers", "0"}}, 1}, 0},
     {{"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3}, 0},
     {{"quest", {{"skip_layers", "1"}, {"agg", "sum_prob"}, {"prompt", "snapkv"}}, 3}, 0},
+    {{"quest", {{"skip_layers", "0"}, {"digest", "sketch"}}, 2}, 0},
     {{"raas", {{0, 0}}, 0}, 0},
     {{"raas", {{"r", "0.5"}, {"protect_recent", "0"}}, 2}, 0},
     {{"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2}, 0},

@@ -101,6 +101,7 @@ const Row kRows[] = {
     {{"sink", {{"exact_mask", "true"}, {"window", "200"}}, 2}, kExact},
     {{"quest", {{"skip_layers", "0"}}, 1}, kScored},
     {{"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3}, kScored},
+    {{"quest", {{"skip_layers", "0"}, {"digest", "sketch"}}, 2}, kScored},
     {{"psa", {{"skip_layers", "0"}, {"eps", "1"}}, 2}, kScored},
     {{"random", {}, 0}, kExact},
     {{"random", {{"pin_prompt", "false"}, {"seed", "4294967295"}}, 2}, kExact},

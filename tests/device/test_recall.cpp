@@ -100,6 +100,7 @@ void recall__is_that_of_the_cpu(void**) {
                                     {"arkvale", {{"attend", "top"}, {"recall_pages", "3"}}},
                                     {"arkvale", {{"digest", "mean_std"}, {"recall_pages", "2"}}},
                                     {"arkvale", {{"digest", "sphere_mean"}}},
+                                    {"arkvale", {{"digest", "sketch"}}},
                                     {"arkvale", {{"recall_from", "9"}, {"recall_pages", "0"}}},
                                     {"raas", {{"recall", "on"}}},
                                     {"hybrid", {{"recall", "on"}}},
