@@ -7,6 +7,7 @@
 #include "cuda/pages/page_digest.cuh"
 
 #include "cuda/ops.h"
+#include "cuda/pages/page_sketch.cuh"
 #include "ops/page_digest.h"
 
 namespace weir::cuda {
@@ -47,12 +48,29 @@ __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArg
   out[d + 1] = 0;
 }
 
+// Sketches are no statistics of channels: a block rotates all keys of a page.
+__global__ void __launch_bounds__(kBlock) sketch_kernel(const PageDigestArgs a) {
+  start_next();
+  wait_for_previous();
+  const uint32_t kv_head = blockIdx.y, row = a.first_row[kv_head] + blockIdx.x, d = a.kv.head_dim;
+  if (row >= a.kv.n_pages[kv_head] || a.kv.len[size_t{kv_head} * a.kv.capacity + row] < kPageTokens) return;
+  const size_t slot = a.kv.slots[size_t{kv_head} * a.kv.capacity + row];
+  const size_t n_elements = size_t{sketch_words(d)} * 2 * kPageTokens + kPageTokens;
+  sketch_page_by_block<kBlock>(a.kv.pool + slot * 2 * kPageTokens * d, d,
+                               a.kv.digests + a.kv.digest_index(kv_head, row) * n_elements);
+}
+
 }  // namespace
 
 Status page_digest(OpContext& cx, const PageDigestArgs& a) {
-  if (a.kv.digest == DigestKind::kSketch) return fail(WEIR_ERR_UNSUPPORTED, "CUDA: digests that are sketches");
   if (a.n_rows == 0) return {};
-  return launch("page_digest", page_digest_kernel, dim3(a.n_rows, a.kv.n_kv_heads), kBlock, 0, stream_of(cx), true, a);
+  const dim3 grid(a.n_rows, a.kv.n_kv_heads);
+  if (a.kv.digest == DigestKind::kSketch) {
+    if (a.kv.head_dim % 2 != 0 || a.kv.head_dim > kMaxHeadDim)
+      return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sketches of heads of %u", a.kv.head_dim);
+    return launch("page_digest", sketch_kernel, grid, kBlock, 0, stream_of(cx), true, a);
+  }
+  return launch("page_digest", page_digest_kernel, grid, kBlock, 0, stream_of(cx), true, a);
 }
 
 }  // namespace weir::cuda

@@ -73,7 +73,7 @@ __device__ inline void digest_channel(DigestKind kind, const PageChannel& c, uin
       out[d + i] = f32_to_bf16(c.deviation());
       break;
     case DigestKind::kNone:
-    case DigestKind::kSketch:  // not of this backend's rules
+    case DigestKind::kSketch:  // page_sketch.cuh
       break;
   }
 }

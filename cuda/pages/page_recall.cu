@@ -10,6 +10,7 @@
 
 #include "cuda/common/device.cuh"
 #include "cuda/pages/page_digest.cuh"
+#include "cuda/pages/page_sketch.cuh"
 #include "cuda/pages/recall_parts.cuh"
 #include "device/kernels/copies.h"
 #include "device/kernels/fill.h"
@@ -260,6 +261,7 @@ __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
   __syncthreads();
   if (a.digest == DigestKind::kNone || a.digest == DigestKind::kSphereMean || a.tables.window[stream] != 0) return;
   uint16_t* const digest = a.digests + (size_t{a.tables.row_begin[stream]} + a.row) * a.digest_elements;
+  if (a.digest == DigestKind::kSketch) return sketch_page_by_block<kCopy>(page, d, digest);
   for (uint32_t i = threadIdx.x; i < d; i += kCopy) digest_channel(a.digest, PageChannel(page, d, i), d, i, digest);
 }
 

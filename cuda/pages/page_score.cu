@@ -10,6 +10,7 @@
 #include "cuda/common/mma_bf16.cuh"
 #include "cuda/common/team_sum.cuh"
 #include "cuda/pages/page_score.cuh"
+#include "cuda/pages/page_sketch.cuh"
 #include "device/kernels/page_score_step.h"
 #include "ops/page_score.h"
 #include "ops/rope_append.h"
@@ -44,7 +45,7 @@ Form form_of(DigestKind kind) {
     case DigestKind::kMinMax:
     case DigestKind::kCuboidMean:
     case DigestKind::kNone:    // a policy that scores pages has digests
-    case DigestKind::kSketch:  // not of this backend's rules
+    case DigestKind::kSketch:  // page_sketch.cu
       break;
   }
   return Form::kBound;
@@ -474,7 +475,7 @@ Status launch_step(OpContext& cx, const PageScoreStepArgs& a) {
 }  // namespace
 
 Status page_score(OpContext& cx, const PageScoreArgs& a) {
-  if (a.kv.digest == DigestKind::kSketch) return fail(WEIR_ERR_UNSUPPORTED, "CUDA: page_score of sketches");
+  if (a.kv.digest == DigestKind::kSketch) return sketch_score(cx, a);
   switch (form_of(a.kv.digest)) {
     case Form::kSphere:
       return launch_form<Form::kSphere>(cx, a);

@@ -401,7 +401,7 @@ constexpr Backend kBackend = {
              Trait::kAttnSinks, Trait::kOutBias, Trait::kGluBias, Trait::kClampedGate, Trait::kQkRowNorm,
              Trait::kNoNorm, Trait::kExperts, Trait::kReluGate, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
              Trait::kShortConv),
-    RuleSet::all().without(DigestKind::kSketch),
+    RuleSet::all(),
 };
 
 }  // namespace

@@ -11,10 +11,6 @@
 namespace weir {
 namespace {
 
-// Half of the distance between levels, in units of the root mean square of a row: the best for normal numbers (Max,
-// "Quantizing for Minimum Distortion", 1960, table II). A rotated row is nearly normal.
-constexpr float kHalfStep = 0.4979f;
-
 // Two times a code minus 3: a level in units of half the distance between levels.
 float level(uint32_t code) { return static_cast<float>(2 * static_cast<int32_t>(code) - 3); }
 
@@ -24,7 +20,7 @@ uint16_t sketch_key(const float* x, size_t d, uint32_t* words) {
   float square = 0.0f;
   for (size_t i = 0; i < d; ++i) square += x[i] * x[i];
   if (!std::isfinite(square)) return kSketchInfinite;
-  const float border = 2.0f * kHalfStep * std::sqrt(square / static_cast<float>(d));
+  const float border = 2.0f * kSketchHalfStep * std::sqrt(square / static_cast<float>(d));
   float along = 0.0f, length = 0.0f;
   for (size_t i = 0; i < d; ++i) {
     const uint32_t code = x[i] < 0.0f ? (x[i] < -border ? 0 : 1) : (x[i] < border ? 2 : 3);
