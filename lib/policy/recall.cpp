@@ -39,7 +39,7 @@ Status read_recall(const PolicyConfig& config, OptionReader& options, RecallOpti
   WEIR_TRY(options.get_u32("protect_recent", o.protect, 0, 1u << 20));
   o.from = default_from(n_slots, o.protect);
   WEIR_TRY(read_digest(options, o.selection.digest, o.selection.spread));
-  WEIR_TRY(read_agg(options, o.selection.agg));
+  WEIR_TRY(read_agg(options, o.selection.digest, o.selection.agg));
   if (o.selection.agg == AggMode::kQHead)
     return fail(WEIR_ERR_INVALID_ARG, "option agg=qhead: with recall the heads of a group would want different pages");
   WEIR_TRY(options.get_u32("recall_from", o.from, 1, 1u << 20));

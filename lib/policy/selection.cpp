@@ -19,9 +19,10 @@ Status read_digest(OptionReader& options, DigestKind& digest, float& spread) {
   return digest == DigestKind::kMeanStd ? Status() : options.contradicts("spread", "a digest other than mean_std");
 }
 
-Status read_agg(OptionReader& options, AggMode& agg) {
+Status read_agg(OptionReader& options, DigestKind digest, AggMode& agg) {
   static constexpr const char* kWords[] = {"sum_prob", "max_prob", "mean_raw",
                                            "max_raw",  "qhead",    "max_z"};  // in the order of AggMode
+  if (digest == DigestKind::kSketch) agg = AggMode::kSumProb;  // docs/papers.md, "Sketches"
   auto index = static_cast<uint32_t>(agg);
   WEIR_TRY(options.get_word("agg", index, kWords));
   agg = static_cast<AggMode>(index);
@@ -30,7 +31,7 @@ Status read_agg(OptionReader& options, AggMode& agg) {
 
 Status read_selection(OptionReader& options, uint32_t n_layers, SelectionOptions& o) {
   WEIR_TRY(read_digest(options, o.digest, o.spread));
-  WEIR_TRY(read_agg(options, o.agg));
+  WEIR_TRY(read_agg(options, o.digest, o.agg));
   if (o.skip_layers >= n_layers) o.skip_layers = 0;  // the default is for models with more layers
   WEIR_TRY(options.get_u32("skip_layers", o.skip_layers, 0, n_layers - 1));
   return options.get_u32("sink_pages", o.sink_pages, 0, 1u << 20);

@@ -21,8 +21,8 @@ struct SelectionOptions {
 // page, at least, can be chosen.
 constexpr uint32_t default_sinks(uint32_t pages) { return pages > 2 ? 1 : 0; }
 
-// Reads "agg".
-Status read_agg(OptionReader& options, AggMode& agg);
+// Reads "agg"; without it, sketches have a mode of their own.
+Status read_agg(OptionReader& options, DigestKind digest, AggMode& agg);
 // Reads "digest" and "spread".
 Status read_digest(OptionReader& options, DigestKind& digest, float& spread);
 // Reads all of SelectionOptions. `n_layers`: layers of the model. o.sink_pages is what it is without options.

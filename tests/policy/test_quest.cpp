@@ -3,6 +3,7 @@
 // token the list is the exact top.
 #include "tests/policy/session_sim.h"
 
+#include <cstring>
 #include <numeric>
 
 namespace {
@@ -68,6 +69,29 @@ void quest__short_conversations_are_dense(void**) {
     assert_true(make_policy("quest", config, storage, policy).ok());
     assert_int_equal(policy->step_rules().select_above_pages, pages);
     policy->~Policy();
+  }
+}
+
+// Sketches are estimates of what a page weighs, which sums of probabilities are for; other digests are far above it.
+void quest__heads_agree_by_what_the_digest_is(void**) {
+  PolicyConfig config;
+  config.n_layers = 4, config.n_heads = 4, config.n_kv_heads = 2, config.head_dim = 64;
+  config.context_tokens = 4096, config.budget_tokens = 96;
+  const struct {
+    std::vector<weir_key_value> options;
+    AggMode quest, arkvale;
+  } rows[] = {{{{"digest", "minmax"}}, AggMode::kMaxRaw, AggMode::kMaxZ},
+              {{{"digest", "sketch"}}, AggMode::kSumProb, AggMode::kSumProb},
+              {{{"digest", "sketch"}, {"agg", "max_raw"}}, AggMode::kMaxRaw, AggMode::kMaxRaw}};
+  for (const auto& row : rows) {
+    config.options = row.options;
+    for (const char* name : {"quest", "arkvale"}) {
+      PolicyStorage storage;
+      Policy* policy = nullptr;
+      assert_true(make_policy(name, config, storage, policy).ok());
+      assert_true(policy->step_rules().agg == (std::strcmp(name, "quest") == 0 ? row.quest : row.arkvale));
+      policy->~Policy();
+    }
   }
 }
 
@@ -236,6 +260,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(quest__lists_in_sessions),
       cmocka_unit_test(quest__short_conversations_are_dense),
+      cmocka_unit_test(quest__heads_agree_by_what_the_digest_is),
       cmocka_unit_test(quest__every_digest_on_both_backends),
       cmocka_unit_test(quest__lists_grow_with_the_budget),
       cmocka_unit_test(quest__minmax_bounds_hold),
