@@ -110,7 +110,8 @@ HWY_NOINLINE void gather_values(const KvView& kv, const RowShape& shape, const f
   for (; b < shape.n_full; ++b)
     gather_block<kHeads, 1, false, kFormat>(kv, shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
   if constexpr (kFormat != RowFormat::kBf16) return;
-  if (shape.tail) gather_block<kHeads, 1, true, kFormat>(kv, shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
+  if (shape.tail)
+    gather_block<kHeads, 1, true, kFormat>(kv, shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
 }
 
 // Writes rows of queries [n_rows], `from_stride` apart, permuted and scaled.

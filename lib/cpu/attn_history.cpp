@@ -62,8 +62,8 @@ void row_logits(const HistoryJob& job, const TokenRow* rows, size_t n) {
   const RowShape shape(kv.head_dim);
   with_format(key_format(kv.format), [&](auto format) HWY_ATTR {
     for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
-      gather_logits<decltype(heads)::value, decltype(format)::value>(
-          kv, shape, job.s.q + g * job.s.d_pad, job.s.d_pad, rows, n, job.weight(g), job.s.stride);
+      gather_logits<decltype(heads)::value, decltype(format)::value>(kv, shape, job.s.q + g * job.s.d_pad, job.s.d_pad,
+                                                                     rows, n, job.weight(g), job.s.stride);
     });
   });
   if (job.a.attn.soft_cap == 0.0f) return;
@@ -171,9 +171,9 @@ void sum_values(const HistoryJob& job, size_t n) {
   for (size_t first = 0; first < n; first += kTileTokens) {
     with_format(value_format(kv.format), [&](auto format) HWY_ATTR {
       for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
-        gather_values<decltype(heads)::value, decltype(format)::value>(
-            kv, shape, job.weight(g), s.stride, s.used + first, HWY_MIN(kTileTokens, n - first), n - first, s.rows,
-            s.out + g * s.d_pad, s.d_pad);
+        gather_values<decltype(heads)::value, decltype(format)::value>(kv, shape, job.weight(g), s.stride,
+                                                                       s.used + first, HWY_MIN(kTileTokens, n - first),
+                                                                       n - first, s.rows, s.out + g * s.d_pad, s.d_pad);
       });
     });
   }

@@ -24,15 +24,15 @@ struct TokenRow {
 // Scratch of one thread.
 struct HistoryScratch {
   CandidateScratch sets;
-  uint32_t* token;        // [tokens] of the rows behind the sinks
-  TokenRow* rows;         // [tokens] those of the sinks, then those of `token`
-  uint32_t* used;         // [tokens] rows with a weight
-  uint32_t* key;          // [stride] order of the logits
-  uint32_t* index;        // [group, stride] of what each head chose: tokens, then where they are in a table
-  float* share;           // [group, stride] the weights of these
-  float* weight;          // [max(group, kBeginRows), stride] logits, then weights
-  float* q;               // [max(group, kBeginRows), d_pad] permuted and scaled
-  float* out;             // [group, d_pad] permuted
+  uint32_t* token;  // [tokens] of the rows behind the sinks
+  TokenRow* rows;   // [tokens] those of the sinks, then those of `token`
+  uint32_t* used;   // [tokens] rows with a weight
+  uint32_t* key;    // [stride] order of the logits
+  uint32_t* index;  // [group, stride] of what each head chose: tokens, then where they are in a table
+  float* share;     // [group, stride] the weights of these
+  float* weight;    // [max(group, kBeginRows), stride] logits, then weights
+  float* q;         // [max(group, kBeginRows), d_pad] permuted and scaled
+  float* out;       // [group, d_pad] permuted
   size_t stride, d_pad;
 };
 

@@ -164,9 +164,8 @@ void widen_row(const PagePart<const uint16_t>& part, uint32_t token, float* to) 
   const DF df;
   const size_t d = part.head_dim;
   if (part.format != RowFormat::kBf16) {
-    return for_blocks(part, token, [&](size_t b, V even, V odd) HWY_ATTR {
-      hn::StoreInterleaved2(even, odd, df, to + b * kBlock);
-    });
+    return for_blocks(part, token,
+                      [&](size_t b, V even, V odd) HWY_ATTR { hn::StoreInterleaved2(even, odd, df, to + b * kBlock); });
   }
   const uint16_t* from = part.codes(token);
   size_t i = 0;

@@ -77,7 +77,8 @@ HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad
   }
 }
 
-// logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. Prefetches what lies `ahead` bytes further, which is needed next: pages are too short and too far apart for the hardware prefetcher.
+// logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. Prefetches what lies `ahead` bytes further,
+// which is needed next: pages are too short and too far apart for the hardware prefetcher.
 template <size_t kHeads, RowFormat kFormat>
 HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pad, const PagePart<const uint16_t>& keys,
                               ptrdiff_t ahead, uint32_t begin, uint32_t end, float* logit) {

@@ -88,8 +88,7 @@ inline void unit_logits(const AttnPagedArgs& a, const float* queries, size_t d_p
         }
         if (edge > seen.begin)
           page_logits<kHeads, kFormat>(shape, sink_q + at, d_pad, page.keys, ahead, seen.begin, edge, out);
-        if (edge < seen.end)
-          page_logits<kHeads, kFormat>(shape, q + at, d_pad, page.keys, ahead, edge, seen.end, out);
+        if (edge < seen.end) page_logits<kHeads, kFormat>(shape, q + at, d_pad, page.keys, ahead, edge, seen.end, out);
       });
     });
   }

@@ -266,7 +266,7 @@ class KvCache final : public Part {
   bool pages_elsewhere_ = false;
   bool has_tables_ = false;  // they say something
   PageEventRing events_;
-  uint16_t* pool_ = nullptr;     // [n_slots, page_elements()]
+  uint16_t* pool_ = nullptr;  // [n_slots, page_elements()]
   // [kOpenPages, n_streams, 2, kPageTokens, head_dim] bf16: two by the parity of their page, and the one that a prompt
   // has written over and needs if it is taken back. Null where all pages are in bf16.
   uint16_t* open_ = nullptr;
@@ -275,7 +275,7 @@ class KvCache final : public Part {
     bool has(uint32_t other, uint32_t n) const { return page == other && n_rows >= n; }
   };
   OpenPage opened_[kOpenPages] = {};
-  uint32_t prompt_begin_ = 0;  // the third is the page that was open there
+  uint32_t prompt_begin_ = 0;    // the third is the page that was open there
   uint16_t* digests_ = nullptr;  // [n_slots, or with recall n_rows, digest_elements] bf16, or null
   KvTables t_ = {};
 #define WEIR_HOST_ROW(name, type, is_there, none) type* name##_ = nullptr;  // of all rows, or null

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-
 namespace weir {
 
 void add_token(KvFormat format, const uint16_t* page, uint32_t token, uint32_t head_dim, float* sums) {

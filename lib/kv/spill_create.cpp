@@ -145,8 +145,8 @@ Status SpillStore::init_codecs() {
   };
   for (uint32_t i = 0; i <= n_workers_; ++i) {
     auto* w = new (&workers_[i]) Worker{this, {}, next_block(), {}};
-    WEIR_TRY(w->encoder.init(plan_page_bytes_, encoder_memory_ + i * encoder_bytes(plan_page_bytes_),
-                                  options_.compresses));
+    WEIR_TRY(
+        w->encoder.init(plan_page_bytes_, encoder_memory_ + i * encoder_bytes(plan_page_bytes_), options_.compresses));
   }
   for (uint32_t i = 0; i < n_buffers(options_); ++i) {
     auto* r = new (&readers_[i]) Reader{{}, next_block(), run_memory_ + i * n_runs(plan_page_bytes_), free_reader_};

@@ -74,9 +74,9 @@ Status check_cancel(const Step& step, uint32_t layer);
 Status learn(Step& step);
 
 // Attention of a layer, in the session of `step`, is these two, one after the other. First q and k are rotated and keys
-// and values appended; the session's rows of q, k, v and o begin at row `row` of the buffers `b`, and `attn` becomes its
-// arguments. A decode step then selects pages, attends them and observes that; a chunk attends all pages, resident or
-// cold, and the policy observes its last rows, unless it recalls pages.
+// and values appended; the session's rows of q, k, v and o begin at row `row` of the buffers `b`, and `attn` becomes
+// its arguments. A decode step then selects pages, attends them and observes that; a chunk attends all pages, resident
+// or cold, and the policy observes its last rows, unless it recalls pages.
 Status append_rows(Step& step, const StepBuffers& b, uint32_t row, uint32_t layer, AttnPagedArgs& attn);
 Status attend_rows(Step& step, const AttnPagedArgs& attn, uint32_t layer);
 

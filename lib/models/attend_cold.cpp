@@ -10,7 +10,8 @@
 
 namespace weir {
 
-void StagingWindow::lay_out(uint32_t n_kv_heads, uint64_t page_bytes, uint32_t n_heads, uint32_t max_tok, Arena& arena) {
+void StagingWindow::lay_out(uint32_t n_kv_heads, uint64_t page_bytes, uint32_t n_heads, uint32_t max_tok,
+                            Arena& arena) {
   const uint64_t n = uint64_t{n_kv_heads} * kSplitPages;
   pages = arena.take<uint16_t>(n * page_bytes / sizeof(uint16_t));
   slots = arena.take<uint32_t>(n);

@@ -47,8 +47,7 @@ struct Stream {
   }
   double logit(uint32_t head, uint32_t pos) const {
     double dot = 0.0;
-    for (size_t i = 0; i < kv().head_dim; ++i)
-      dot += double{a.attn.q[size_t{head} * kv().head_dim + i]} * key(pos, i);
+    for (size_t i = 0; i < kv().head_dim; ++i) dot += double{a.attn.q[size_t{head} * kv().head_dim + i]} * key(pos, i);
     return std::isnan(dot) ? kNothing : cap(dot * a.attn.scale);
   }
   double cap(double x) const { return a.attn.soft_cap == 0.0f ? x : a.attn.soft_cap * std::tanh(x / a.attn.soft_cap); }

@@ -50,7 +50,7 @@ struct AttnPagedArgs {
   // one. Not with q_sink, and not in attn_progressive, which knows none.
   const uint32_t* head_windows = nullptr;
   uint32_t head_sinks = 0;
-  // [n_tok, n_kv_heads, head_dim] keys and values of the query rows' own tokens, which are attended as they are here and
+  // [n_tok, n_kv_heads, head_dim] keys and values of the query rows' own tokens, which are attended as they are here,
   // not as their pages have them; null: all are in pages. With several rows alone: a prompt that looked at its own
   // words through rounding would pass the error on to all that follows (docs/results/formats).
   const float *k_rows = nullptr, *v_rows = nullptr;

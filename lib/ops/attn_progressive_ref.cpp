@@ -62,8 +62,7 @@ double logit_of(const Stream& s, uint32_t head, const PagePart<const uint16_t>& 
 double page_lse(const Stream& s, uint32_t head, uint32_t row) {
   const auto keys = s.kv().keys_of(s.kv_head, row);
   double lse = kNothing;
-  for (uint32_t j = 0; j < s.kv().len[s.at(row)]; ++j)
-    lse = log_sum(lse, logit_of(s, head, keys, j));
+  for (uint32_t j = 0; j < s.kv().len[s.at(row)]; ++j) lse = log_sum(lse, logit_of(s, head, keys, j));
   return lse;
 }
 

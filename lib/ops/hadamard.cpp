@@ -34,9 +34,8 @@ void rotate_rows(ThreadPool& pool, float* x, size_t n_rows, uint32_t head_dim) {
     for (size_t i = begin * head_dim; i < end * head_dim; ++i) x[i] *= factor;
   };
   if (n_rows <= kTaskRows) return rotate(0, n_rows);
-  pool.parallel_for((n_rows + kTaskRows - 1) / kTaskRows, [&](size_t task, size_t) {
-    rotate(task * kTaskRows, std::min(n_rows, (task + 1) * kTaskRows));
-  });
+  pool.parallel_for((n_rows + kTaskRows - 1) / kTaskRows,
+                    [&](size_t task, size_t) { rotate(task * kTaskRows, std::min(n_rows, (task + 1) * kTaskRows)); });
 }
 
 }  // namespace weir

@@ -13,7 +13,8 @@ inline void sum_tokens(const KvView& kv, const HistoryView& view, uint32_t kv_he
   const size_t d = kv.head_dim;
   double* sums = view.sums + size_t{kv_head} * 2 * d;
   for (uint32_t pos = std::max(view.n_summed[kv_head], n_sink); pos < end; ++pos) {
-    const auto keys = kv.stored_keys_of(kv_head, pos / kPageTokens), values = kv.stored_values_of(kv_head, pos / kPageTokens);
+    const auto keys = kv.stored_keys_of(kv_head, pos / kPageTokens),
+               values = kv.stored_values_of(kv_head, pos / kPageTokens);
     for (size_t i = 0; i < d; ++i) {
       sums[i] += double{load_element(keys, pos % kPageTokens, i)};
       sums[d + i] += double{load_element(values, pos % kPageTokens, i)};

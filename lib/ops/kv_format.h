@@ -41,7 +41,9 @@ inline constexpr uint32_t kScaleElements = 32;
 
 const char* kv_format_name(KvFormat format);  // static text: "bf16", "q8", "k8v4"
 
-constexpr RowFormat key_format(KvFormat format) { return format == KvFormat::kBf16 ? RowFormat::kBf16 : RowFormat::kQ8; }
+constexpr RowFormat key_format(KvFormat format) {
+  return format == KvFormat::kBf16 ? RowFormat::kBf16 : RowFormat::kQ8;
+}
 constexpr RowFormat value_format(KvFormat format) {
   return format == KvFormat::kK8V4 ? RowFormat::kQ4 : format == KvFormat::kQ8 ? RowFormat::kQ8 : RowFormat::kBf16;
 }
@@ -53,7 +55,7 @@ constexpr size_t row_code_bytes(RowFormat format, size_t head_dim) {
 constexpr size_t row_scales(RowFormat format, size_t head_dim) {
   return format == RowFormat::kBf16 ? 0 : head_dim / kScaleElements;
 }
-// Of a part of a page.
+// The size of a part of a page.
 constexpr size_t part_bytes(RowFormat format, size_t head_dim) {
   return kPageTokens * (row_code_bytes(format, head_dim) + row_scales(format, head_dim) * sizeof(uint16_t));
 }

@@ -49,8 +49,8 @@ inline constexpr uint32_t kNoSlot = UINT32_MAX;
 // The KV streams of one layer of a session. A stream's table has `capacity` rows, of which n_pages are in use, in
 // ascending order of position.
 struct KvView {
-  uint16_t* pool = nullptr;             // [n_slots, page_elements()] pages: keys, then values
-  KvFormat format = KvFormat::kBf16;    // what they are stored in
+  uint16_t* pool = nullptr;           // [n_slots, page_elements()] pages: keys, then values
+  KvFormat format = KvFormat::kBf16;  // what they are stored in
   // [2, n_streams, 2, kPageTokens, head_dim] from the layer's first stream on: the pages that take tokens in bf16, in
   // the half of the page's parity, which are open_half apart. Null where all pages are in bf16.
   uint16_t* open = nullptr;

@@ -1,4 +1,4 @@
-// From options to bytes: the checks of session options and the layout of a session's memory. Planning and creating run
+// From options to bytes: the layout of a session's memory. Planning and creating run
 // the same layout function, once over arenas that only measure and once over the block, so that the plan cannot differ
 // from what is taken.
 #include <algorithm>
@@ -7,61 +7,18 @@
 #include "gguf/file_bytes.h"
 #include "ops/table.h"
 #include "runtime/device_choice.h"
+#include "runtime/option_checks.h"
 #include "runtime/session.h"
 #include "runtime/session_pools.h"
 
 namespace weir {
 namespace {
 
-constexpr uint32_t kMaxBatch = 4096;
 constexpr uint32_t kDefaultBatch = 512;  // where the GEMM of 8B shapes stops gaining on two cores
-constexpr uint32_t kMaxTokens = 1u << 30;
 // A message's beginning and end, those of the message before, and where a long text was cut last.
 constexpr uint32_t kDefaultSnapshots = 4;
 constexpr uint32_t kMaxSnapshots = 1024;
 constexpr uint32_t kDefaultSnapshotTokens = 1024;
-
-Status check_numbers(const weir_session_options& o) {
-  if ((o.flags & ~(uint32_t{WEIR_SESSION_TRACE} | uint32_t{WEIR_SESSION_HOST_ATTENTION})) != 0)
-    return fail(WEIR_ERR_UNSUPPORTED, "session options: flags 0x%x are not known", o.flags);
-  if (o.reserved != 0) return fail(WEIR_ERR_UNSUPPORTED, "session options: reserved is %u, not 0", o.reserved);
-  if (o.snapshot_tokens != 0 && (o.snapshot_tokens < kPageTokens || o.snapshot_tokens > kMaxTokens))
-    return fail(WEIR_ERR_INVALID_ARG, "snapshot_tokens: %u is not in %u..%u", o.snapshot_tokens, kPageTokens,
-                kMaxTokens);
-  if (o.device < WEIR_DEVICE_AUTO || o.device > WEIR_DEVICE_VULKAN)
-    return fail(WEIR_ERR_INVALID_ARG, "device: %d is not a WEIR_DEVICE_* value", o.device);
-  if (o.context_tokens > kMaxTokens)
-    return fail(WEIR_ERR_INVALID_ARG, "context_tokens: %u is above %u", o.context_tokens, kMaxTokens);
-  if (o.batch_tokens > kMaxBatch)
-    return fail(WEIR_ERR_INVALID_ARG, "batch_tokens: %u is above %u", o.batch_tokens, kMaxBatch);
-  if (o.page_tokens != 0 && o.page_tokens != kPageTokens)
-    return fail(WEIR_ERR_UNSUPPORTED, "page_tokens: %u; only %u exists", o.page_tokens, kPageTokens);
-  if (o.budget_tokens > kMaxTokens)
-    return fail(WEIR_ERR_INVALID_ARG, "budget_tokens: %u is above %u", o.budget_tokens, kMaxTokens);
-  if (o.max_prompt_tokens > kMaxTokens)
-    return fail(WEIR_ERR_INVALID_ARG, "max_prompt_tokens: %u is above %u", o.max_prompt_tokens, kMaxTokens);
-  if (o.budget_tokens != 0 && o.budget_bytes != 0)
-    return fail(WEIR_ERR_INVALID_ARG, "budget_tokens and budget_bytes are both set; give one");
-  if (o.n_policy_options != 0 && o.policy_options == nullptr)
-    return fail(WEIR_ERR_INVALID_ARG, "policy_options is NULL, n_policy_options is %u", o.n_policy_options);
-  for (uint32_t i = 0; i < o.n_policy_options; ++i) {
-    if (o.policy_options[i].key == nullptr || o.policy_options[i].value == nullptr) {
-      return fail(WEIR_ERR_INVALID_ARG, "policy_options[%u]: key or value is NULL", i);
-    }
-  }
-  return {};
-}
-
-KvFormat format_of(const weir_session_options& o) { return static_cast<KvFormat>(o.kv_format); }
-
-Status check_format(const weir_session_options& o, const ModelConfig& c) {
-  if (o.kv_format >= kKvFormats)
-    return fail(WEIR_ERR_INVALID_ARG, "kv_format: %u is not a WEIR_KV_* value", o.kv_format);
-  if (o.kv_format == WEIR_KV_BF16 || c.head_dim % kScaleElements == 0) return {};
-  return fail(WEIR_ERR_UNSUPPORTED,
-              "kv_format: %s needs heads of a multiple of %u elements, and the model's have %u; WEIR_KV_BF16 fits all",
-              kv_format_name(format_of(o)), kScaleElements, c.head_dim);
-}
 
 uint32_t batch_of(const weir_session_options& o) { return o.batch_tokens == 0 ? kDefaultBatch : o.batch_tokens; }
 
@@ -353,8 +310,8 @@ void lay_out_session(const SessionSetup& setup, const PolicyNeeds& needs, Sessio
   wanted.history.n_layers = setup.kv.history.n_layers;
   const ModelConfig& c = setup.model->config();
   if (setup.rows == nullptr) lay_out_rows(c, setup.max_tok, p.workspace, step.b);
-  lay_out_attention(c, setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(),
-                    setup.kv.page_bytes(), p.workspace, step.b);
+  lay_out_attention(c, setup.model->rope(), wanted, setup.max_tok, setup.kv.max_capacity(), setup.kv.page_bytes(),
+                    p.workspace, step.b);
   step.cx.scratch_bytes = setup.backend->scratch_bytes(setup.shapes);
   step.cx.scratch = p.workspace.take<std::byte>(step.cx.scratch_bytes);
 }

@@ -103,7 +103,8 @@ static void other_models(void **state) {
         for (size_t k = 0; k < N_FORMATS; ++k) {
             for (size_t i = 0; i < N_CHOICES; ++i) {
                 const choice *c = &choices[i];
-                if (strcmp(c->policy, "dense") == 0 || strcmp(c->policy, "arkvale") == 0) go_on_alike(model, c, kFormats[k]);
+                if (strcmp(c->policy, "dense") == 0 || strcmp(c->policy, "arkvale") == 0)
+                    go_on_alike(model, c, kFormats[k]);
             }
         }
         weir_model_close(model);

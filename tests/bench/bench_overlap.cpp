@@ -31,7 +31,8 @@ std::vector<double> weights_of(const weir::AttnHistoryArgs& a, uint32_t head) {
   for (uint32_t pos = 0; pos <= a.attn.pos; ++pos) {
     const auto keys = kv.stored_keys_of(kv_head, pos / weir::kPageTokens);
     float dot = 0.0f;
-    for (uint32_t i = 0; i < kv.head_dim; ++i) dot += a.attn.q[head * kv.head_dim + i] * weir::load_element(keys, pos % weir::kPageTokens, i);
+    for (uint32_t i = 0; i < kv.head_dim; ++i)
+      dot += a.attn.q[head * kv.head_dim + i] * weir::load_element(keys, pos % weir::kPageTokens, i);
     w[pos] = weir::soft_capped(a.attn.scale * dot, a.attn.soft_cap);
   }
   const double high = *std::max_element(w.begin(), w.end());

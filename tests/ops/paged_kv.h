@@ -67,7 +67,7 @@ class PagedKv {
   uint32_t& len(uint32_t head, uint32_t row) { return len_[at(head, row)]; }
   uint32_t& n_pages(uint32_t head) { return n_pages_[head]; }
   std::vector<uint16_t>& open() { return open_; }
-  // Of pages in bf16.
+  // A key of a page in bf16.
   uint16_t* key(uint32_t head, uint32_t row, uint32_t token) {
     return &pool_[slot(head, row) * page_elements() + size_t{token} * spec_.head_dim];
   }

@@ -72,9 +72,9 @@ void known_rows(void**) {
   const std::vector<float> four = q4.through(row);
   assert_float_equal(bf16_to_f32(q4.part.scales(3)[0]), 2.0f, 0.0f);  // -16 / -8
   const auto* codes = reinterpret_cast<const uint8_t*>(q4.part.codes(3));
-  assert_int_equal(codes[0], 0x00 | 0x00 << 4);   // -16 and -15, which is -7.5 steps: to even
-  assert_int_equal(codes[8], 8 | 8 << 4);         // 0, and 1: half a step, to even
-  assert_int_equal(codes[15], 15 | 15 << 4);      // 14, and 15, which no code reaches
+  assert_int_equal(codes[0], 0x00 | 0x00 << 4);  // -16 and -15, which is -7.5 steps: to even
+  assert_int_equal(codes[8], 8 | 8 << 4);        // 0, and 1: half a step, to even
+  assert_int_equal(codes[15], 15 | 15 << 4);     // 14, and 15, which no code reaches
   assert_float_equal(four[0], -16.0f, 0.0f);
   assert_float_equal(four[31], 14.0f, 0.0f);
   row[0] = -127.0f;

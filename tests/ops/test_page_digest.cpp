@@ -1,4 +1,5 @@
 // ops: page_digest and digest_page. Mirrors lib/ops/page_digest_ref.cpp, lib/cpu/page_digest.cpp.
+#include "ops/hadamard.h"
 #include "ops/sketch.h"
 #include "tests/ops/digest_case.h"
 
@@ -201,8 +202,8 @@ void sketches_pack_every_channel(void**) {
       std::vector<float> row(d);
       double square = 0.0, error = 0.0, rest = 0.0;
       for (uint32_t i = 0; i < d; ++i) row[i] = bf16_to_f32(f32_to_bf16(keys[t][i]));
-      rotate_for_sketch(row.data(), d);
-      const float scale = scale_of(sketch, t) * static_cast<float>(sketch_block(d));
+      add_by_hadamard(row.data(), d);
+      const float scale = scale_of(sketch, t) * static_cast<float>(hadamard_block(d));
       for (uint32_t i = 0; i < sketch_words(d) * kSketchChannels; ++i) {
         const uint32_t code = bytes[(i / 16 * 16 + t) * 4 + i % 4] >> i % 16 / 4 * 2 & 3u;
         assert_int_equal(code, sketch_code(sketch.data(), t, i));
@@ -226,15 +227,15 @@ void rotation_twice_is_a_factor(void**) {
     Random random(d);
     const std::vector<float> x = random.normals(d);
     std::vector<float> y = x;
-    const size_t block = sketch_block(d);
+    const size_t block = hadamard_block(d);
     assert_true(d % block == 0 && d / block % 2 == 1);
-    rotate_for_sketch(y.data(), d);
+    add_by_hadamard(y.data(), d);
     for (size_t first = 0; first < d; first += block) {  // blocks do not mix: the first channel is the sum of its block
       float sum = 0.0f;
       for (size_t i = 0; i < block; ++i) sum += x[first + i];
       assert_float_equal(y[first], sum, 1e-4f);
     }
-    rotate_for_sketch(y.data(), d);
+    add_by_hadamard(y.data(), d);
     for (uint32_t i = 0; i < d; ++i) assert_float_equal(y[i], x[i] * static_cast<float>(block), 1e-3f);
   }
 }

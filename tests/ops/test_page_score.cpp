@@ -1,4 +1,5 @@
 // ops: page_score. Mirrors lib/ops/page_score_ref.cpp, lib/cpu/page_score.cpp.
+#include "ops/hadamard.h"
 #include "ops/sketch.h"
 #include "tests/ops/digest_case.h"
 
@@ -152,11 +153,11 @@ void sketch_is_the_log_sum_exp(const Backend& backend) {
       }
       double high = -INFINITY, sum = 0.0;
       std::vector<double> dots(kPageTokens);
-      const auto block = static_cast<float>(sketch_block(d));
-      rotate_for_sketch(q.data(), d);
+      const auto block = static_cast<float>(hadamard_block(d));
+      add_by_hadamard(q.data(), d);
       for (float& x : q) x /= block;  // rotating once more gives the numbers above
       for (uint32_t t = 0; t < kPageTokens; ++t) {
-        rotate_for_sketch(keys[t].data(), d);
+        add_by_hadamard(keys[t].data(), d);
         for (uint32_t i = 0; i < d; ++i) dots[t] += double{keys[t][i]} * double{q[i]};
         high = std::max(high, dots[t]);
       }

@@ -154,8 +154,7 @@ void quest__minmax_bounds_hold(void**) {
             for (uint32_t j = 0; j < len; ++j) {
               double dot = 0.0;
               for (size_t e = 0; e < 64; ++e) {
-                dot +=
-                    double{sim.q(layer)[head * 64 + e]} * double{load_element(view.keys_of(head / 3, row), j, e)};
+                dot += double{sim.q(layer)[head * 64 + e]} * double{load_element(view.keys_of(head / 3, row), j, e)};
               }
               assert_true(double{score[size_t{head} * view.capacity + row]} >= dot - 1e-4);
             }
