@@ -26,7 +26,10 @@ namespace {
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kWarp;
-constexpr uint32_t kBlocks = 2;  // per SM: as many as its registers hold
+// Blocks per SM: as many as its registers hold. Quantised pages take half as many registers, or fewer, on their way.
+constexpr uint32_t blocks_per_processor(KvFormat format, uint32_t dim) {
+  return format == KvFormat::kBf16 || dim > 128 ? 2 : 3;
+}
 
 struct KernelArgs {
   AttnDecodeArgs op;
@@ -83,6 +86,15 @@ struct QueriesAndSums<256> {
   };
 };
 
+// The query as the MMA's A operand, for each lane. Beside quantised pages there are no registers left for it: decoding
+// needs some, and with fewer for a thread an SM has more warps, whose loads are in flight together.
+template <KvFormat kFormat, uint32_t kDim>
+struct Fragments {
+  uint4 of_step[kDim / 16][kWarp];
+};
+template <uint32_t kDim>
+struct Fragments<KvFormat::kBf16, kDim> {};
+
 template <uint32_t kDim>
 struct alignas(16) Shared : QueriesAndSums<kDim> {
   // Rotated queries; row kHeads is the new key if one is appended, the rows behind it are the queries for sinks.
@@ -129,7 +141,7 @@ __device__ void read_query(const Head& size, const KernelArgs& k, const Job& job
 
 // The same from the projection's output, which is rotated on the way. If the block owns the open page, its last warp
 // also stores the step's key and value there.
-template <class Head>
+template <class Head, KvFormat kFormat>
 __device__ void rotate_query(const Head& size, const KernelArgs& k, const Job& job, const Rotation<Head>& rotation,
                              bool owns_last_page, const Place& place, Shared<Head::kDim>& s) {
   const AttnPagedArgs& a = k.op.attn;
@@ -137,7 +149,7 @@ __device__ void rotate_query(const Head& size, const KernelArgs& k, const Job& j
   const uint32_t warp = threadIdx.x / kWarp, d = size.dim();
   const bool sink = r.cos_sin_sink != nullptr, appends = owns_last_page && warp == kWarps - 1;
   HeadInRegisters<Head> head[rotation.kEach];
-  NewToken<Head> token;
+  NewToken<Head, kFormat> token;
 #pragma unroll
   for (uint32_t i = 0; i < rotation.kEach; ++i) {
     const uint32_t h = warp + i * kWarps;
@@ -180,23 +192,44 @@ __device__ PageInfo shuffle_info(const PageInfo& info, uint32_t lane) {
           __shfl_sync(kAllLanes, info.first_pos, lane), __shfl_sync(kAllLanes, info.len, lane)};
 }
 
+template <KvFormat kFormat, class Head>
+__device__ PageRows<key_format(kFormat), const uint16_t> keys_of(const Head& size, const AttnPagedArgs& a,
+                                                                 const PageInfo& page) {
+  return keys_at<kFormat, const uint16_t>(a.kv.pool + size_t{page.slot} * page_units<kFormat>(size.dim()), size.dim());
+}
+template <KvFormat kFormat, class Head>
+__device__ PageRows<value_format(kFormat), const uint16_t> values_of(const Head& size, const AttnPagedArgs& a,
+                                                                     const PageInfo& page) {
+  return values_at<kFormat, const uint16_t>(a.kv.pool + size_t{page.slot} * page_units<kFormat>(size.dim()),
+                                            size.dim());
+}
+
 // Logits of a page to base 2, kUnseen for tokens that the query does not see.
-template <class Head, class F>
-__device__ void page_logits(const Head&, const KernelArgs& k, const Job& job, const PageInfo& page,
-                            const PageKeys<Head::kDim>& keys, const F& fragment, const Shared<Head::kDim>& s,
-                            float (&logit)[2][2]) {
+template <KvFormat kFormat, class Head, class F>
+__device__ void page_logits(const Head& size, const KernelArgs& k, const Job& job, const PageInfo& page,
+                            const PageKeys<key_format(kFormat), Head::kDim>& keys, const F& fragment,
+                            const Shared<Head::kDim>& s, float (&logit)[2][2]) {
   constexpr uint32_t kDim = Head::kDim;
   const AttnPagedArgs& a = k.op.attn;
   const float scale = a.scale * kLog2E;
   const uint32_t c = threadIdx.x % 4;
   const bool sink =
       page.row < a.n_sink_pages && (a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr));
-  page_dots<kDim>(keys, fragment, logit);
+  page_dots(size, keys, fragment, logit);
   float sink_logit[2][2] = {};
-  if (sink)
-    page_dots<kDim>(
-        keys, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(s.q + s.kSinkRow, k.heads_per_list, i, out); },
-        sink_logit);
+  if (sink) {
+    const auto sink_fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+      query_fragment<key_format(kFormat), kDim>(s.q + s.kSinkRow, k.heads_per_list, i, out);
+    };
+    if constexpr (kFormat == KvFormat::kBf16) {
+      page_dots(size, keys, sink_fragment, sink_logit);
+    } else {
+      // Keys that were decoded for the other query would otherwise stay in registers for this rare case.
+      PageKeys<key_format(kFormat), kDim> again;
+      load_keys(size, keys_of<kFormat>(size, a, page), page.len, again);
+      page_dots(size, again, sink_fragment, sink_logit);
+    }
+  }
 #pragma unroll
   for (uint32_t t = 0; t < 2; ++t) {
 #pragma unroll
@@ -214,13 +247,24 @@ __device__ void page_logits(const Head&, const KernelArgs& k, const Job& job, co
   }
 }
 
+// Writes the query's fragments, by all warps of the block. All have written their queries.
+template <KvFormat kFormat, uint32_t kDim>
+__device__ void write_fragments(uint32_t n_heads, const Shared<kDim>& s, Fragments<kFormat, kDim>& fragments) {
+  for (uint32_t i = threadIdx.x / kWarp; i < kDim / 16; i += kWarps) {
+    uint32_t a[4];
+    query_fragment<key_format(kFormat), kDim>(s.q, n_heads, i, a);
+    fragments.of_step[i][threadIdx.x % kWarp] = make_uint4(a[0], a[1], a[2], a[3]);
+  }
+  __syncthreads();
+}
+
 // What a warp prefetches of its pages.
-template <uint32_t kDim>
+template <KvFormat kFormat, uint32_t kDim>
 struct Ahead {
   PageInfo infos;  // of the warp's next 32 pages, one per lane
   PageInfo page;   // the first of them
-  PageKeys<kDim> keys;
-  PageValues<kDim> values;
+  PageKeys<key_format(kFormat), kDim> keys;
+  PageValues<value_format(kFormat), kDim> values;
 };
 
 // The pages of this warp: `first` and every kWarps-th after it.
@@ -233,69 +277,64 @@ __device__ Run pages_of_warp(const Job& job) {
   return {begin, begin < end ? (end - begin + kWarps - 1) / kWarps : 0};
 }
 
-template <class Head>
-__device__ const uint16_t* page_of(const Head& size, const AttnPagedArgs& a, const PageInfo& page) {
-  return a.kv.pool + size_t{page.slot} * (2 * kPageTokens * size.dim());
-}
-
 // Whether queries and values, besides keys and sums, fit in a thread's registers. Wider heads read the query from
 // shared memory and each page's values when they are needed.
 template <class Head>
 constexpr bool kFitsRegisters = Head::kDim <= 128;
 
 // Loads the table rows from page `i` of the warp on, and the first page's keys.
-template <class Head>
+template <class Head, KvFormat kFormat>
 __device__ void read_ahead(const Head& size, const AttnPagedArgs& a, const Job& job, const Run& run, uint32_t i,
-                           Ahead<Head::kDim>& ahead) {
+                           Ahead<kFormat, Head::kDim>& ahead) {
   const uint32_t lane = threadIdx.x % kWarp;
   if (i + lane < run.count) ahead.infos = read_info(a, job, run.first + (i + lane) * kWarps);
   ahead.page = shuffle_info(ahead.infos, 0);
-  load_keys(size, page_of(size, a, ahead.page), ahead.page.len, ahead.keys);
+  load_keys(size, keys_of<kFormat>(size, a, ahead.page), ahead.page.len, ahead.keys);
 }
 
 // Attends the pages of this block's split, warp by warp. With `loaded` the first page is already in registers.
-template <class Head>
+template <class Head, KvFormat kFormat>
 __device__ void attend_split(const Head& size, const KernelArgs& k, const Job& job, const Run& run, bool loaded,
-                             Ahead<Head::kDim>& ahead, Shared<Head::kDim>& s) {
+                             Ahead<kFormat, Head::kDim>& ahead, const Fragments<kFormat, Head::kDim>& fragments,
+                             Shared<Head::kDim>& s) {
   constexpr uint32_t kDim = Head::kDim;
+  constexpr RowFormat kKeys = key_format(kFormat), kValues = value_format(kFormat);
   constexpr bool kFits = kFitsRegisters<Head>;
   const AttnPagedArgs& a = k.op.attn;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
-  uint32_t q[kFits ? kDim / 16 : 1][4];
+  constexpr bool kInRegisters = kFits && kFormat == KvFormat::kBf16;
+  uint32_t q[kInRegisters ? kDim / 16 : 1][4];
 #pragma unroll
-  for (uint32_t i = 0; kFits && i < kDim / 16; ++i) query_fragment<kDim>(s.q, k.heads_per_list, i, q[i]);
+  for (uint32_t i = 0; kInRegisters && i < kDim / 16; ++i) query_fragment<kKeys, kDim>(s.q, k.heads_per_list, i, q[i]);
   const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
-    if constexpr (kFits) {
+    if constexpr (kInRegisters) {
 #pragma unroll
       for (uint32_t j = 0; j < 4; ++j) out[j] = q[i][j];
+    } else if constexpr (kFormat != KvFormat::kBf16) {
+      const uint4 a = fragments.of_step[i][lane];
+      out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w;
     } else {
-      query_fragment<kDim>(s.q, k.heads_per_list, i, out);
+      query_fragment<kKeys, kDim>(s.q, k.heads_per_list, i, out);
     }
   };
   Running sum;
-  float acc[kDim / 8][4] = {};
+  ValueSums<kValues, kDim> acc;
   for (uint32_t i = 0; i < run.count; ++i) {
     const bool here = loaded && i == 0;
     if (i % kWarp == 0 && !here) read_ahead(size, a, job, run, i, ahead);
-    if (kFits && !here) load_values(size, page_of(size, a, ahead.page), ahead.page.len, ahead.values);
+    if (kFits && !here) load_values(size, values_of<kFormat>(size, a, ahead.page), ahead.page.len, ahead.values);
     float weight[2][2];
-    page_logits(size, k, job, ahead.page, ahead.keys, fragment, s, weight);
+    page_logits<kFormat>(size, k, job, ahead.page, ahead.keys, fragment, s, weight);
     const bool more = i + 1 < run.count && (i + 1) % kWarp != 0;
     const PageInfo next = shuffle_info(ahead.infos, (i + 1) % kWarp);
-    if (more) load_keys(size, page_of(size, a, next), next.len, ahead.keys);
-    const float mass = fold_page(weight, sum, [&](float shrink) {
-#pragma unroll
-      for (uint32_t j = 0; j < kDim / 8; ++j) {
-#pragma unroll
-        for (float& x : acc[j]) x *= shrink;
-      }
-    });
+    if (more) load_keys(size, keys_of<kFormat>(size, a, next), next.len, ahead.keys);
+    const float mass = fold_page(weight, sum, [&](float shrink) { acc.scale(shrink); });
     if (a.page_mass != nullptr && lane % 4 == 0 && head < k.heads_per_list)
       a.page_mass[size_t{job.first_head + head} * a.kv.capacity + run.first + i * kWarps] = mass;
     if constexpr (kFits) {
-      add_values<kDim>(ahead.values, weight, acc);
+      acc.add(size, ahead.values, weight);
     } else {
-      load_and_add_values(size, page_of(size, a, ahead.page), ahead.page.len, weight, acc);
+      acc.load_and_add(size, values_of<kFormat>(size, a, ahead.page), ahead.page.len, weight);
     }
     if (more) ahead.page = next;
   }
@@ -304,13 +343,9 @@ __device__ void attend_split(const Head& size, const KernelArgs& k, const Job& j
     s.m[warp][head] = sum.m;
     s.l[warp][head] = sum.l;
   }
-  if (head >= k.heads_per_list) return;
-#pragma unroll
-  for (uint32_t i = 0; i < kDim / 8; ++i) {
-    float* out = &s.o[warp][head][i / 8 * 64 + lane % 4 * 16 + i % 8];
-    out[0] = acc[i][0] + acc[i][2];
-    out[8] = acc[i][1] + acc[i][3];
-  }
+  acc.for_each([&](uint32_t of, uint32_t channel, float x) {
+    if (of < k.heads_per_list) s.o[warp][of][channel] = x;
+  });
 }
 
 // Weights that rescale the partial results of one head to a common maximum and sum, from `ml` [n, stride] and the
@@ -364,8 +399,24 @@ __device__ void finish_pages(const KernelArgs& k, const Job& job, uint32_t list,
   }
 }
 
-// Output, lse and page masses of one list from its `n_parts` partial results in memory.
+// Rotates the outputs of a list's heads back, from s.o[0] to their place, by a warp each.
 template <class Head>
+__device__ void rotate_back(const Head& size, uint32_t n_heads, const Shared<Head::kDim>& s, float* out) {
+  constexpr uint32_t kEach = Head::kDim / kWarp;
+  for (uint32_t h = threadIdx.x / kWarp; h < n_heads; h += kWarps) {
+    float x[kEach];
+#pragma unroll
+    for (uint32_t j = 0; j < kEach; ++j) x[j] = s.o[0][h][j * kWarp + threadIdx.x % kWarp];
+    rotate_row(x, size.dim());
+#pragma unroll
+    for (uint32_t j = 0; j < kEach; ++j) {
+      if (size.has(j * kWarp)) out[size_t{h} * size.dim() + j * kWarp + threadIdx.x % kWarp] = x[j];
+    }
+  }
+}
+
+// Output, lse and page masses of one list from its `n_parts` partial results in memory.
+template <KvFormat kFormat, class Head>
 __device__ void finish_list(const Head& size, const KernelArgs& k, const Job& job, uint32_t list, uint32_t n_parts,
                             Shared<Head::kDim>& s) {
   constexpr uint32_t kDim = Head::kDim;
@@ -407,8 +458,15 @@ __device__ void finish_list(const Head& size, const KernelArgs& k, const Job& jo
     }
 #pragma unroll 8
     for (uint32_t part = kFirst; part < n_parts; ++part) add(part, load(part));
-    if (size.has(i % kDim))
+    if (rotates_values(kFormat) && k.op.rotates_back) {
+      *reinterpret_cast<float4*>(&s.o[0][i / kDim][i % kDim]) = sum;
+    } else if (size.has(i % kDim)) {
       *reinterpret_cast<float4*>(a.out + size_t{first_head + i / kDim} * size.dim() + i % kDim) = sum;
+    }
+  }
+  if (rotates_values(kFormat) && k.op.rotates_back) {
+    __syncthreads();
+    rotate_back(size, heads, s, a.out + size_t{first_head} * size.dim());
   }
   finish_pages(k, job, list, 0, job.n, s.lse2);
 }
@@ -445,11 +503,13 @@ __device__ void merge_warps(uint32_t heads, Shared<kDim>& s) {
   }
 }
 
-template <class Head>
-__global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __grid_constant__ KernelArgs k) {
+template <class Head, KvFormat kFormat>
+__global__ void __launch_bounds__(kThreads, blocks_per_processor(kFormat, Head::kDim))
+    attn_decode_kernel(const __grid_constant__ KernelArgs k) {
   constexpr uint32_t kDim = Head::kDim;
   const Head size(k.op.attn.kv.head_dim);
   __shared__ Shared<kDim> s;
+  __shared__ Fragments<kFormat, kDim> fragments;
   // With append and without a selection the previous kernel is the QKV GEMV, which lets this kernel start only after
   // its own wait: the page tables and all pages but the open one are complete then, and can be read before this
   // kernel's wait. The lists of a selection are not complete, and without append the previous kernel may be any.
@@ -458,25 +518,26 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
   const Job job = find_job(k);
   if (blockIdx.y >= job.n_active) return;
   const Run run = pages_of_warp(job);
-  Ahead<kDim> ahead = {};
+  Ahead<kFormat, kDim> ahead = {};
   const bool loaded = early && run.count > 0 && run.first + 1 != job.n;  // not the page that is appended to
   if (loaded) {
     read_ahead(size, k.op.attn, job, run, 0, ahead);
     if constexpr (kFitsRegisters<Head>)
-      load_values(size, page_of(size, k.op.attn, ahead.page), ahead.page.len, ahead.values);
+      load_values(size, values_of<kFormat>(size, k.op.attn, ahead.page), ahead.page.len, ahead.values);
   }
   const Place place = append_place(k, job);
   if (k.op.append) {
     const Rotation<Head> rotation(size, k.op.rope);
     if (early) wait_for_previous();
     start_next();
-    rotate_query(size, k, job, rotation, blockIdx.y + 1 == job.n_active, place, s);
+    rotate_query<Head, kFormat>(size, k, job, rotation, blockIdx.y + 1 == job.n_active, place, s);
   } else {
     start_next();
     read_query(size, k, job, s);
   }
   __syncthreads();
-  attend_split(size, k, job, run, loaded, ahead, s);
+  if constexpr (kFormat != KvFormat::kBf16) write_fragments<kFormat, kDim>(k.heads_per_list, s, fragments);
+  attend_split(size, k, job, run, loaded, ahead, fragments, s);
   __syncthreads();
   const uint32_t heads = k.heads_per_list, merge = job.list / k.lists_per_merge;
   merge_warps<kDim>(heads, s);
@@ -493,7 +554,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) attn_decode_kernel(const __
   __syncthreads();
   if (!s.last) return;
   for (uint32_t i = 0; i < k.lists_per_merge; ++i)
-    finish_list(size, k, job, merge * k.lists_per_merge + i, job.n_active, s);
+    finish_list<kFormat>(size, k, job, merge * k.lists_per_merge + i, job.n_active, s);
   if (threadIdx.x == 0) {
     k.op.counters[merge] = 0;
     if (k.op.pages_attended != nullptr) atomicAdd(k.op.pages_attended, static_cast<unsigned long long>(job.n));
@@ -511,8 +572,9 @@ uint32_t heads_per_list(const AttnPagedArgs& a) {
 
 // As many splits as give blocks for all SMs at once. All blocks take equally long when every split has work, so a
 // second wave of blocks would leave most of the device idle.
-uint32_t splits_of(uint32_t n_lists) {
-  const uint32_t splits = kBlocks * device().n_processors / n_lists;
+uint32_t splits_of(const KvView& kv, uint32_t n_lists) {
+  const uint32_t splits =
+      blocks_per_processor(kv.format, padded_head_dim(kv.head_dim)) * device().n_processors / n_lists;
   return splits < 1 ? 1 : splits > kMaxSplits ? kMaxSplits : splits;
 }
 
@@ -529,20 +591,20 @@ bool attn_decode_can_stamp(const AttnPagedArgs& a, const PageStampArgs& stamp) {
 }
 
 Status attn_decode(OpContext& cx, const AttnDecodeArgs& a) {
-  if (!is_head_dim(a.attn.kv.head_dim))
-    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device: heads of %u elements, not a multiple of 8 up to %u",
-                a.attn.kv.head_dim, kMaxHeadDim);
+  WEIR_TRY(check_heads(a.attn.kv));
   KernelArgs k = {};
   k.op = a;
   k.heads_per_list = heads_per_list(a.attn);
   k.n_lists = a.attn.n_heads / k.heads_per_list;
   k.lists_per_merge = a.attn.list_per_head ? 1 : a.attn.n_heads / a.attn.kv.n_kv_heads / k.heads_per_list;
-  k.n_splits = splits_of(k.n_lists);
+  k.n_splits = splits_of(a.attn.kv, k.n_lists);
   k.partial = reinterpret_cast<float*>(a.scratch);
   k.partial_ml = k.partial + size_t{a.attn.n_heads} * k.n_splits * padded_head_dim(a.attn.kv.head_dim);
-  return with_head_size(a.attn.kv.head_dim, a.attn.soft_cap == 0.0f, [&](auto size) {
-    return launch("attn_decode", attn_decode_kernel<decltype(size)>, dim3(k.n_lists, k.n_splits), dim3(kThreads), 0,
-                  stream_of(cx), a.overlap, k);
+  return with_kv_format(a.attn.kv.format, [&](auto format) {
+    return with_head_size(a.attn.kv.head_dim, a.attn.soft_cap == 0.0f, [&](auto size) {
+      return launch("attn_decode", attn_decode_kernel<decltype(size), format()>, dim3(k.n_lists, k.n_splits),
+                    dim3(kThreads), 0, stream_of(cx), a.overlap, k);
+    });
   });
 }
 

@@ -1,12 +1,15 @@
 // Attention of many query rows over KV pages on tensor cores. A block takes 64 query rows of one stream (tokens times
 // the heads of the group, so that the group shares its pages) and walks the pages that any of them sees, four at a
-// time, with an online softmax. K and V are multiplied as they are stored, in bf16. q and the weights are split into
-// two bf16 each, so that results are close to f32. Not for decoding: the pages are not split among blocks.
+// time, with an online softmax. K and V are multiplied in bf16; pages in other formats are copied to shared memory as
+// they are and decoded there. q and the weights are split into two bf16 each, so that results are close to f32. Not for
+// decoding: the pages are not split among blocks.
 #include "cuda/attn/attn_prefill.h"
 
 #include "cuda/attn/head_size.cuh"
+#include "cuda/attn/kv_decode.cuh"
 #include "cuda/attn/visible_tokens.cuh"
 #include "cuda/common/tensor_core.cuh"
+#include "cuda/pages/kv_rows.cuh"
 #include "ops/attn_paged.h"
 
 namespace weir::cuda {
@@ -20,9 +23,16 @@ constexpr uint32_t kRows = kWarps * 16;  // query rows of a block
 constexpr bool is_wide(uint32_t dim) { return dim > 128; }
 // Pages of a step: with 64 tokens a warp's weights take 32 registers per lane.
 constexpr uint32_t step_pages(uint32_t dim) { return is_wide(dim) ? 2 : 4; }
-// Bytes of dynamic shared memory: the pages of two steps, and the queries of wide heads in two bf16 parts.
-constexpr uint32_t stage_bytes(uint32_t dim) { return 2 * step_pages(dim) * 2 * kPageTokens * dim * 2; }
-constexpr uint32_t shared_bytes(uint32_t dim) { return stage_bytes(dim) + (is_wide(dim) ? 2 * kRows * dim * 2 : 0); }
+// Bytes of dynamic shared memory: the pages of two steps, and the queries of wide heads in two bf16 parts. Of quantised
+// pages those of one step are in bf16, and those of two as they are stored, which takes about as much.
+constexpr uint32_t decoded_bytes(uint32_t dim) { return step_pages(dim) * 2 * kPageTokens * dim * 2; }
+constexpr uint32_t stage_bytes(KvFormat format, uint32_t dim) {
+  if (format == KvFormat::kBf16) return 2 * decoded_bytes(dim);
+  return decoded_bytes(dim) + 2 * step_pages(dim) * static_cast<uint32_t>(kv_page_bytes(format, dim));
+}
+constexpr uint32_t shared_bytes(KvFormat format, uint32_t dim) {
+  return stage_bytes(format, dim) + (is_wide(dim) ? 2 * kRows * dim * 2 : 0);
+}
 
 #if __CUDA_ARCH__ >= 800
 
@@ -281,6 +291,49 @@ struct WarpRows {
   }
 };
 
+// Eight codes of a row of a page in shared memory, decoded.
+template <RowFormat kRow>
+__device__ uint4 decode_chunk(const PageRows<kRow, const uint16_t>& rows, uint32_t token, uint32_t chunk) {
+  using Codes = std::conditional_t<kRow == RowFormat::kQ8, uint2, uint32_t>;
+  return decode_eight(reinterpret_cast<const Codes*>(rows.codes(token))[chunk],
+                      rows.scales(token)[chunk / (kScaleElements / 8)]);
+}
+
+// Starts the copies of a step's pages to `to` in shared memory, as they are stored.
+template <KvFormat kFormat, class Head>
+__device__ void copy_pages_raw(const AttnPagedArgs& a, const Head& size, const PageEntry* entries, uint32_t to) {
+  constexpr uint32_t kStepPages = step_pages(Head::kDim), kPageBytes = kv_page_bytes(kFormat, Head::kDim);
+  const uint32_t n_chunks = static_cast<uint32_t>(kv_page_bytes(kFormat, size.dim())) / 16;
+  for (uint32_t p = 0; p < kStepPages; ++p) {
+    if (entries[p].end == 0) continue;
+    const uint16_t* page = a.kv.pool + size_t{entries[p].slot} * page_units<kFormat>(size.dim());
+    for (uint32_t i = threadIdx.x; i < n_chunks; i += kThreads)
+      copy_16_async(to + p * kPageBytes + i * 16, page + i * 8, true);
+  }
+  commit_copies();
+}
+
+// Decodes the pages `from` of a step to the stage `to`, with zeros for what they do not hold.
+template <KvFormat kFormat, class Head>
+__device__ void decode_pages(const Head& size, const PageEntry* entries, const unsigned char* from, unsigned char* to) {
+  constexpr uint32_t kDim = Head::kDim, kRowChunks = kDim / 8;
+  const uint32_t chunk = threadIdx.x % kRowChunks, first_row = threadIdx.x / kRowChunks;
+  for (uint32_t p = 0; p < step_pages(kDim); ++p) {
+    const auto* page = reinterpret_cast<const uint16_t*>(from + p * kv_page_bytes(kFormat, kDim));
+    unsigned char* decoded = to + p * WarpRows<Head>::kPageBytes;
+    const auto keys = keys_at<kFormat>(page, size.dim());
+    const auto values = values_at<kFormat>(page, size.dim());
+    const uint32_t end = size.has(chunk * 8) ? entries[p].end : 0;
+#pragma unroll
+    for (uint32_t row = first_row; row < kPageTokens; row += kThreads / kRowChunks) {
+      *reinterpret_cast<uint4*>(decoded + chunk_offset<kDim>(row, chunk)) =
+          row < end ? decode_chunk(keys, row, chunk) : make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4*>(decoded + chunk_offset<kDim>(kPageTokens + row, chunk)) =
+          row < end ? decode_chunk(values, row, chunk) : make_uint4(0, 0, 0, 0);
+    }
+  }
+}
+
 #endif
 
 // Computes: out (and lse) of AttnPagedArgs for kRows query rows of a list. Row r is token r / group and, of the heads
@@ -289,10 +342,11 @@ struct WarpRows {
 // Launch: grid (lists, blocks of rows). Late rows, which see most, come first. `group` is the number of query heads of
 // a list.
 // Assumes: the pages of a list ascend in position.
-// Numerics: q and the weights are split into two bf16, keys and values are bf16, sums are f32, in a fixed order.
+// Numerics: q and the weights are split into two bf16, keys and values are bf16 (or become bf16, kv_decode.cuh), sums
+// are f32, in a fixed order.
 // Traffic: every block reads all pages that it sees, mostly from L2.
 // Paper: Dao, FlashAttention-2, arXiv:2307.08691.
-template <class Head>
+template <class Head, KvFormat kFormat>
 __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
     attn_prefill_kernel(AttnPagedArgs a, uint32_t group) {
 #if __CUDA_ARCH__ >= 800
@@ -314,7 +368,7 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
   const uint32_t last_row = min(first_row + kRows, n_rows) - 1;
 
   WarpRows<Head> rows(a);
-  rows.q_shared = reinterpret_cast<uint4*>(stages + stage_bytes(kDim)) + warp * (2 * kDim / 16 * kWarp) + lane;
+  rows.q_shared = reinterpret_cast<uint4*>(stages + stage_bytes(kFormat, kDim)) + warp * (2 * kDim / 16 * kWarp) + lane;
   uint32_t my_row[2];
   uint32_t at[2];  // of the rows, in heads
 #pragma unroll
@@ -342,22 +396,29 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
   __syncthreads();
 
   const uint32_t copy_row = threadIdx.x / kRowChunks, copy_chunk = threadIdx.x % kRowChunks;
+  const auto raw_at = [](uint32_t step) {
+    return decoded_bytes(kDim) + step % 2 * kStepPages * static_cast<uint32_t>(kv_page_bytes(kFormat, kDim));
+  };
   const auto copy_step = [&](uint32_t step) {
+    if constexpr (kFormat == KvFormat::kBf16) {
 #pragma unroll
-    for (uint32_t p = 0; p < kStepPages; ++p) {
-      const PageEntry entry = entries[step * kStepPages + p];
-      const uint16_t* const page =
-          a.kv.pool + size_t{entry.slot} * (2 * kPageTokens * rows.size.dim()) + copy_chunk * 8;
-      const uint32_t to = base + (step % 2 * kStepPages + p) * kPageBytes;
+      for (uint32_t p = 0; p < kStepPages; ++p) {
+        const PageEntry entry = entries[step * kStepPages + p];
+        const uint16_t* const page =
+            a.kv.pool + size_t{entry.slot} * (2 * kPageTokens * rows.size.dim()) + copy_chunk * 8;
+        const uint32_t to = base + (step % 2 * kStepPages + p) * kPageBytes;
 #pragma unroll
-      for (uint32_t i = 0; i < 2 * kPageTokens / kCopyRows; ++i) {
-        const uint32_t row = copy_row + i * kCopyRows;
-        // Memory beyond the page's tokens can hold anything, even NaN, which a weight of 0 would not hide.
-        copy_16_async(to + chunk_offset<kDim>(row, copy_chunk), page + row * rows.size.dim(),
-                      row % kPageTokens < entry.end && rows.size.has(copy_chunk * 8));
+        for (uint32_t i = 0; i < 2 * kPageTokens / kCopyRows; ++i) {
+          const uint32_t row = copy_row + i * kCopyRows;
+          // Memory beyond the page's tokens can hold anything, even NaN, which a weight of 0 would not hide.
+          copy_16_async(to + chunk_offset<kDim>(row, copy_chunk), page + row * rows.size.dim(),
+                        row % kPageTokens < entry.end && rows.size.has(copy_chunk * 8));
+        }
       }
+      commit_copies();
+    } else {
+      copy_pages_raw<kFormat>(a, rows.size, entries + step * kStepPages, base + raw_at(step));
     }
-    commit_copies();
   };
 
   // First the tokens that use q_sink, then the others.
@@ -374,7 +435,14 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
         wait_copies<0>();
         __syncthreads();  // the step's pages are visible to all warps, and the other stage is free
         if (step + 1 < n_steps) copy_step(step + 1);
-        rows.attend(a, span.sight, base + step % 2 * kStepPages * kPageBytes, entries + step * kStepPages);
+        const PageEntry* const of_step = entries + step * kStepPages;
+        if constexpr (kFormat == KvFormat::kBf16) {
+          rows.attend(a, span.sight, base + step % 2 * kStepPages * kPageBytes, of_step);
+        } else {
+          decode_pages<kFormat>(rows.size, of_step, stages + raw_at(step), stages);
+          __syncthreads();
+          rows.attend(a, span.sight, base, of_step);
+        }
       }
       __syncthreads();  // all warps have read the entries and stages
     }
@@ -408,10 +476,10 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
 #endif
 }
 
-template <class Head>
+template <class Head, KvFormat kFormat>
 Status launch_prefill(OpContext& cx, const AttnPagedArgs& a) {
-  constexpr auto kernel = attn_prefill_kernel<Head>;
-  constexpr size_t kSharedBytes = shared_bytes(Head::kDim);
+  constexpr auto kernel = attn_prefill_kernel<Head, kFormat>;
+  constexpr size_t kSharedBytes = shared_bytes(kFormat, Head::kDim);
   // The device may run code of an older architecture, in which the kernel has no body, or have too little memory.
   cudaFuncAttributes code = {};
   WEIR_CUDA_TRY(cudaFuncGetAttributes(&code, kernel), "attn_prefill: code");
@@ -428,11 +496,11 @@ Status launch_prefill(OpContext& cx, const AttnPagedArgs& a) {
 }  // namespace
 
 Status attn_prefill(OpContext& cx, const AttnPagedArgs& a) {
-  if (!is_head_dim(a.kv.head_dim))
-    return fail(WEIR_ERR_UNSUPPORTED, "attention on this device: heads of %u elements, not a multiple of 8 up to %u",
-                a.kv.head_dim, kMaxHeadDim);
-  WEIR_TRY(with_head_size(a.kv.head_dim, a.soft_cap == 0.0f,
-                          [&](auto size) { return launch_prefill<decltype(size)>(cx, a); }));
+  WEIR_TRY(check_heads(a.kv));
+  WEIR_TRY(with_kv_format(a.kv.format, [&](auto format) {
+    return with_head_size(a.kv.head_dim, a.soft_cap == 0.0f,
+                          [&](auto size) { return launch_prefill<decltype(size), format()>(cx, a); });
+  }));
   return a.page_mass != nullptr ? attn_page_mass(cx, a) : Status();
 }
 

@@ -3,6 +3,7 @@
 #include "cuda/attn/attn_prefill.h"
 #include "cuda/attn/head_size.cuh"
 #include "cuda/attn/visible_tokens.cuh"
+#include "cuda/pages/kv_rows.cuh"
 #include "ops/attn_paged.h"
 
 namespace weir::cuda {
@@ -23,6 +24,7 @@ struct Query {
 
 // Logit of token lane / 2 of a page, -inf if the query does not see it. Two lanes share a token, in pieces of 8
 // elements.
+template <KvFormat kFormat>
 __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const PageList& list, uint32_t row) {
   const uint32_t token = threadIdx.x % kWarp / 2, half = threadIdx.x % 2;
   const uint32_t dim = a.kv.head_dim;
@@ -32,14 +34,18 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
   float dot = 0.0f;
   if (is_seen) {
     const float* const q = token < sink_tokens(a, row, first_pos, len) ? query.q_sink : query.q;
-    const uint16_t* const key =
-        a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + token * dim;
+    const uint16_t* const page = a.kv.pool + a.kv.slots[list.table + row] * size_t{page_units<kFormat>(dim)};
     const uint32_t middle = (dim / 8 + 1) / 2 * 8;
     for (uint32_t i = half == 0 ? 0 : middle; i < (half == 0 ? middle : dim); i += 8) {
-      const uint4 k = *reinterpret_cast<const uint4*>(key + i);
-      dot += q[i] * bf16_low(k.x) + q[i + 1] * bf16_high(k.x) + q[i + 2] * bf16_low(k.y) + q[i + 3] * bf16_high(k.y);
-      dot +=
-          q[i + 4] * bf16_low(k.z) + q[i + 5] * bf16_high(k.z) + q[i + 6] * bf16_low(k.w) + q[i + 7] * bf16_high(k.w);
+      if constexpr (kFormat == KvFormat::kBf16) {
+        const uint4 k = *reinterpret_cast<const uint4*>(page + token * dim + i);
+        dot += q[i] * bf16_low(k.x) + q[i + 1] * bf16_high(k.x) + q[i + 2] * bf16_low(k.y) + q[i + 3] * bf16_high(k.y);
+        dot +=
+            q[i + 4] * bf16_low(k.z) + q[i + 5] * bf16_high(k.z) + q[i + 6] * bf16_low(k.w) + q[i + 7] * bf16_high(k.w);
+      } else {
+        const auto keys = keys_at<kFormat>(page, dim);
+        for (uint32_t j = i; j < i + 8; ++j) dot += q[j] * keys.at(token, j);
+      }
     }
   }
   dot += __shfl_xor_sync(kAllLanes, dot, 1);
@@ -73,6 +79,7 @@ __device__ void add_sink(float sink, float& high, float& sum, float& keep) {
 // Launch: one warp per query row and head.
 // Numerics: f32, an online softmax over the pages in ascending order.
 // Traffic: every warp reads all pages that it sees.
+template <KvFormat kFormat>
 __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedArgs a) {
   __shared__ float queries[kWarps][2 * kMaxHeadDim];
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -90,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
   for (uint32_t i = 0; i < list.n; ++i) {
     const uint32_t row = list.row(i);
     if (a.kv.first_pos[list.table + row] > query.pos) break;
-    const float logit = page_logit(a, query, list, row);
+    const float logit = page_logit<kFormat>(a, query, list, row);
     const float top = fmaxf(high, warp_max(logit));
     if (__any_sync(kAllLanes, logit != kUnseen) == 0) continue;
     const float base = top == kUnseen ? 0.0f : top;
@@ -98,8 +105,8 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
     const float weight = logit == kUnseen ? 0.0f : expf(logit - base);
     high = top;
     sum = sum * keep + 0.5f * warp_sum(weight);  // two lanes have each token
-    const uint16_t* const values =
-        a.kv.pool + a.kv.slots[list.table + row] * (size_t{2} * kPageTokens * dim) + kPageTokens * dim;
+    const uint16_t* const page = a.kv.pool + a.kv.slots[list.table + row] * size_t{page_units<kFormat>(dim)};
+    const auto values = values_at<kFormat>(page, dim);
 #pragma unroll
     for (uint32_t k = 0; k < kMaxHeadDim / kWarp; ++k) sums[k] *= keep;
     for (uint32_t j = 0; j < kPageTokens; ++j) {
@@ -107,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
       if (w == 0.0f) continue;
 #pragma unroll
       for (uint32_t k = 0; k < kMaxHeadDim / kWarp; ++k) {
-        if (k * kWarp + lane < dim) sums[k] += w * bf16_to_float(values[j * dim + k * kWarp + lane]);
+        if (k * kWarp + lane < dim) sums[k] += w * values.at(j, k * kWarp + lane);
       }
     }
   }
@@ -128,6 +135,7 @@ constexpr uint32_t kMassWarps = 16;
 // Launch: one block per head.
 // Numerics: f32, fixed order.
 // Traffic: the keys of all listed pages, once per head.
+template <KvFormat kFormat>
 __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnPagedArgs a) {
   __shared__ float queries[2 * kMaxHeadDim];
   __shared__ float warp_high[kMassWarps], warp_sums[kMassWarps];
@@ -140,7 +148,7 @@ __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnP
 
   float high = kUnseen, sum = 0.0f;  // of the warp's pages
   for (uint32_t i = warp; i < list.n; i += kMassWarps) {
-    const float logit = page_logit(a, query, list, list.row(i));
+    const float logit = page_logit<kFormat>(a, query, list, list.row(i));
     const float top = warp_max(logit);
     const float page_sum = 0.5f * warp_sum(logit == kUnseen ? 0.0f : expf(logit - top));
     const float page_lse = top == kUnseen ? kUnseen : top + logf(page_sum);
@@ -171,12 +179,16 @@ __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnP
 
 Status attn_prefill_plain(OpContext& cx, const AttnPagedArgs& a) {
   const auto blocks = static_cast<uint32_t>((size_t{a.n_tok} * a.n_heads + kWarps - 1) / kWarps);
-  return launch("attn_prefill", attn_prefill_plain_kernel, blocks, kThreads, 0, stream_of(cx), false, a);
+  return with_kv_format(a.kv.format, [&](auto format) {
+    return launch("attn_prefill", attn_prefill_plain_kernel<format()>, blocks, kThreads, 0, stream_of(cx), false, a);
+  });
 }
 
 Status attn_page_mass(OpContext& cx, const AttnPagedArgs& a) {
-  return launch("attn_paged: page mass", attn_page_mass_kernel, a.n_heads, kMassWarps * kWarp, 0, stream_of(cx), false,
-                a);
+  return with_kv_format(a.kv.format, [&](auto format) {
+    return launch("attn_paged: page mass", attn_page_mass_kernel<format()>, a.n_heads, kMassWarps * kWarp, 0,
+                  stream_of(cx), false, a);
+  });
 }
 
 }  // namespace weir::cuda

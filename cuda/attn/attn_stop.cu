@@ -5,7 +5,7 @@
 // once more. So this kernel has one SM's share of the memory's bandwidth for each KV head: it is for what sparse_layer
 // does not have, not for speed.
 // Launch: a block per KV head; then attn_decode.
-// Numerics: keys in bf16, queries as sums of two bf16, sums in f32. Logarithms are to base 2.
+// Numerics: keys in bf16 (or as kv_decode.cuh makes them), queries as sums of two bf16, sums in f32. Logarithms are to base 2.
 // Assumes: groups of at most kMaxGroup; the table's keys in shared memory.
 // Paper: as stop_rounds.cuh.
 #include "cuda/attn/attn_stop.cuh"
@@ -53,7 +53,7 @@ struct RowWords {
   __device__ uint32_t operator[](uint32_t row) const { return row | (len[row] == kPageTokens ? kFullRow : 0); }
 };
 
-template <class Head>
+template <class Head, KvFormat kFormat>
 struct Stream {
   static constexpr uint32_t kDim = Head::kDim;
   const KernelArgs& k;
@@ -128,16 +128,18 @@ struct Stream {
   // Writes a page's sum for each head, by one warp.
   __device__ void sum_page(uint32_t place) const {
     const uint32_t row = s.t.page[place] & ~kFullRow, lane = threadIdx.x % kWarp;
-    const uint16_t* page = a.kv.pool + size_t{a.kv.slots[table + row]} * (2 * kPageTokens * size.dim());
+    const uint16_t* page = a.kv.pool + size_t{a.kv.slots[table + row]} * page_units<kFormat>(size.dim());
     const uint32_t len = a.kv.len[table + row];
-    PageKeys<kDim> in;
-    load_keys(size, page, len, in);
+    PageKeys<key_format(kFormat), kDim> in;
+    load_keys(size, keys_at<kFormat>(page, size.dim()), len, in);
 #pragma unroll 1
     for (uint32_t first = 0; first < k.group; first += kHeads) {
       const uint32_t heads = min(kHeads, k.group - first);
       float weight[2][2];
-      page_dots<kDim>(
-          in, [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<kDim>(q + first, heads, i, out); }, weight);
+      page_dots(
+          size, in,
+          [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<key_format(kFormat), kDim>(q + first, heads, i, out); },
+          weight);
 #pragma unroll
       for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t token = i / 2 * 8 + lane % 4 * 2 + i % 2;
@@ -194,11 +196,11 @@ struct Stream {
   }
 };
 
-template <class Head>
+template <class Head, KvFormat kFormat>
 __global__ void __launch_bounds__(kThreads) attn_stop_kernel(const __grid_constant__ KernelArgs k) {
   wait_for_previous();
   start_next();
-  const Stream<Head> stream(k);
+  const Stream<Head, kFormat> stream(k);
   if (has_own_window(stream.a, stream.kv_head)) {
     stream.list_all();
     return;
@@ -220,9 +222,9 @@ __global__ void __launch_bounds__(kThreads) attn_stop_kernel(const __grid_consta
   stream.write_list(n_round, min(t.left.n_taken, p.enough));
 }
 
-template <class Head>
+template <class Head, KvFormat kFormat>
 Status launch_for(const KernelArgs& k, cudaStream_t stream, bool overlap) {
-  const auto kernel = attn_stop_kernel<Head>;
+  const auto kernel = attn_stop_kernel<Head, kFormat>;
   const KvView& kv = k.op.attn.attn.kv;
   // The same setting for tables of any size.
   WEIR_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -263,13 +265,11 @@ Status attn_stop(OpContext& cx, const AttnStopArgs& a) {
     return fail(WEIR_ERR_INTERNAL, "CUDA: attn_stop of %u heads of %u elements, %u rows", group, d, attn.kv.capacity);
   const KernelArgs k = {a, stop_rule(a.stop, group), group};
   const cudaStream_t stream = stream_of(cx);
-  if (d <= 64) {
-    WEIR_TRY(launch_for<AnyHead<64>>(k, stream, a.attn.overlap));
-  } else if (d <= 128) {
-    WEIR_TRY(launch_for<AnyHead<128>>(k, stream, a.attn.overlap));
-  } else {
-    WEIR_TRY(launch_for<AnyHead<kMaxHeadDim>>(k, stream, a.attn.overlap));
-  }
+  WEIR_TRY(with_kv_format(attn.kv.format, [&](auto format) {
+    if (d <= 64) return launch_for<AnyHead<64>, format()>(k, stream, a.attn.overlap);
+    if (d <= 128) return launch_for<AnyHead<128>, format()>(k, stream, a.attn.overlap);
+    return launch_for<AnyHead<kMaxHeadDim>, format()>(k, stream, a.attn.overlap);
+  }));
   AttnDecodeArgs listed = a.attn;
   listed.attn.select = a.select;
   listed.attn.n_select = a.n_select;

@@ -9,6 +9,7 @@
 
 #include "cuda/attn/head_size.cuh"
 #include "cuda/common/base.cuh"
+#include "cuda/pages/kv_rows.cuh"
 
 namespace weir::cuda {
 namespace {
@@ -23,6 +24,7 @@ struct Cursor {
 
 // Adds the tokens at positions below `end` that are not there yet. A thread adds some channels, and all threads have
 // the same cursor.
+template <KvFormat kFormat>
 __device__ void add_until(const AttnPagedArgs& a, size_t table, uint32_t n_pages, uint64_t end, Cursor& at,
                           float* sums) {
   const uint32_t d = a.kv.head_dim;
@@ -33,13 +35,9 @@ __device__ void add_until(const AttnPagedArgs& a, size_t table, uint32_t n_pages
     const uint32_t last = min(uint64_t{len}, end - first_pos);
     // Sinks are seen.
     const uint32_t first = max(at.token, a.head_sinks > first_pos ? a.head_sinks - first_pos : 0u);
-    const uint16_t* page = a.kv.pool + size_t{a.kv.slots[table + at.row]} * (2 * kPageTokens * d);
-    for (uint32_t i = threadIdx.x; i < 2 * d; i += kBlock) {
-      const uint16_t* column = i < d ? page + i : page + kPageTokens * d + (i - d);
-      float sum = sums[i];
-      for (uint32_t token = first; token < last; ++token) sum += bf16_to_float(column[token * d]);
-      sums[i] = sum;
-    }
+    const uint16_t* page = a.kv.pool + size_t{a.kv.slots[table + at.row]} * page_units<kFormat>(d);
+    for (uint32_t i = threadIdx.x; i < 2 * d; i += kBlock)
+      sums[i] = add_column<kFormat>(page, d, i, first, last, sums[i]);
     at.n += first < last ? last - first : 0;
     at.token = last;
     if (last < len) return;
@@ -64,6 +62,7 @@ __device__ float merge(const AttnPagedArgs& a, size_t at, const float* sums, flo
   return seen / total;
 }
 
+template <KvFormat kFormat>
 __global__ void __launch_bounds__(kBlock) compensate_kernel(const __grid_constant__ CompensateArgs k) {
   __shared__ float sums[2 * kMaxHeadDim];
   wait_for_previous();
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(kBlock) compensate_kernel(const __grid_constan
   const uint32_t first = blockIdx.y * kRows, end = min(first + kRows, a.n_tok);
   for (uint32_t tok = first; tok < end; ++tok) {
     const uint64_t seen_end = uint64_t{pos} + tok + 1;
-    add_until(a, table, n_pages, seen_end - min(seen_end, uint64_t{window}), at, sums);
+    add_until<kFormat>(a, table, n_pages, seen_end - min(seen_end, uint64_t{window}), at, sums);
     __syncthreads();
     for (uint32_t h = threadIdx.x / kWarp; h < group && at.n != 0; h += kWarps) {
       const uint32_t head = kv_head * group + h;
@@ -98,7 +97,9 @@ __global__ void __launch_bounds__(kBlock) compensate_kernel(const __grid_constan
 
 Status compensate(OpContext& cx, const CompensateArgs& a) {
   const dim3 grid(a.attn.kv.n_kv_heads, (a.attn.n_tok + kRows - 1) / kRows);
-  return launch("compensate", compensate_kernel, grid, kBlock, 0, stream_of(cx), true, a);
+  return with_kv_format(a.attn.kv.format, [&](auto format) {
+    return launch("compensate", compensate_kernel<format()>, grid, kBlock, 0, stream_of(cx), true, a);
+  });
 }
 
 }  // namespace weir::cuda

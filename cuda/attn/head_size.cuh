@@ -12,6 +12,14 @@ inline constexpr uint32_t kMaxHeadDim = 256;
 // Every multiple of 8, because 16-byte vectors hold 8 keys or values.
 constexpr bool is_head_dim(uint32_t head_dim) { return head_dim % 8 == 0 && head_dim > 0 && head_dim <= kMaxHeadDim; }
 
+// What pages of quantised rows have, besides: whole blocks (ops/kv_format.h).
+inline Status check_heads(const KvView& kv) {
+  if (is_head_dim(kv.head_dim) && (kv.format == KvFormat::kBf16 || kv.head_dim % kScaleElements == 0)) return {};
+  return fail(WEIR_ERR_UNSUPPORTED,
+              "attention on this device: heads of %u elements, not a multiple of 8 (%s: %u) up to %u", kv.head_dim,
+              kv_format_name(kv.format), kv.format == KvFormat::kBf16 ? 8 : kScaleElements, kMaxHeadDim);
+}
+
 // Elements that the kernels have room for.
 constexpr uint32_t padded_head_dim(uint32_t head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
 

@@ -1,8 +1,9 @@
 // What rope_append does, for one warp inside the decode kernels: rotates one head, and appends a decode step's key and
-// value to the open page.
+// value to the open page, in the format of the session's pages.
 #pragma once
 
 #include "cuda/attn/head_size.cuh"
+#include "cuda/pages/kv_rows.cuh"
 #include "cuda/pages/page_digest.cuh"
 #include "ops/rope_append.h"
 
@@ -90,16 +91,16 @@ struct Place {
 };
 // Computes the digest of the page that the step's key filled, by the warp that stored the key; each lane takes the
 // channels whose new key it wrote itself. Called in one of 16 steps.
-template <class Head>
+template <class Head, KvFormat kFormat>
 __device__ __noinline__ void digest_filled_page(Head size, const KvView& kv, const Place& place) {
-  const uint16_t* keys = kv.pool + size_t{place.slot} * (2 * kPageTokens * size.dim());
+  const uint16_t* page = kv.pool + size_t{place.slot} * page_units<kFormat>(size.dim());
   uint16_t* digest = kv.digests + size_t{place.digest} * 2 * size.dim();
   for (uint32_t i = threadIdx.x % kWarp; i < size.dim(); i += kWarp)
-    digest_channel(DigestKind::kCuboidMean, PageChannel(keys, size.dim(), i), size.dim(), i, digest);
+    digest_channel(DigestKind::kCuboidMean, PageChannel(keys_at<kFormat>(page, size.dim()), i), size.dim(), i, digest);
 }
 
 // The step's key and value on their way to their page, by one warp: all loads, then the stores.
-template <class Head>
+template <class Head, KvFormat kFormat>
 struct NewToken {
   static constexpr uint32_t kEach = Head::kDim / kWarp, kPairs = LanePairs<Head>::kPairs;
   float v[kEach];
@@ -128,25 +129,43 @@ struct NewToken {
   __device__ void store(const Head& size, const RopeAppendArgs& r, const Turns<Head>& turns, const KvView& kv,
                         const Place& place, float* key_row) {
     const uint32_t d = size.dim(), lane = threadIdx.x % kWarp;
-    uint16_t* keys = kv.pool + size_t{place.slot} * (2 * kPageTokens * d) + size_t{place.in_page} * d;
     uint16_t* digest = digest_of(size, kv, place);
     key.store(size, r, turns, r.k_norm != nullptr, norm, key_row, nullptr);
     __syncwarp();
+    if constexpr (rotates_values(kFormat)) rotate_row(v, d);
 #pragma unroll
     for (uint32_t j = 0; j < kEach; ++j) {
       const uint32_t i = j * kWarp + lane;
       if (!size.has(i)) continue;
-      const uint16_t rounded = float_to_bf16(key_row[i]);
-      keys[i] = rounded;
-      keys[kPageTokens * d + i] = float_to_bf16(v[j]);
+      const uint16_t rounded = store_elements(kv, place, d, j, key_row[i], v[j]);
       if (digest == nullptr) continue;
       if (place.in_page == 0 || bf16_to_float(rounded) > bf16_to_float(high[j])) digest[i] = rounded;
       if (place.in_page == 0 || bf16_to_float(rounded) < bf16_to_float(low[j])) digest[d + i] = rounded;
     }
-    if (kv.digest == DigestKind::kCuboidMean && place.in_page + 1 == kPageTokens) digest_filled_page(size, kv, place);
+    if constexpr (kFormat != KvFormat::kBf16) __syncwarp();  // other lanes read what this one has stored
+    if (kv.digest == DigestKind::kCuboidMean && place.in_page + 1 == kPageTokens)
+      digest_filled_page<Head, kFormat>(size, kv, place);
   }
 
  private:
+  // Stores elements 32 j to 32 j + 31 of the key and the value. Returns what digests take for the lane's key.
+  static __device__ uint16_t store_elements(const KvView& kv, const Place& place, uint32_t d, uint32_t j, float key,
+                                            float value) {
+    uint16_t* page = kv.pool + size_t{place.slot} * page_units<kFormat>(d);
+    if constexpr (kFormat == KvFormat::kBf16) {
+      const uint32_t i = j * kWarp + threadIdx.x % kWarp;
+      uint16_t* keys = page + size_t{place.in_page} * d;
+      const uint16_t rounded = float_to_bf16(key);
+      keys[i] = rounded;
+      keys[kPageTokens * d + i] = float_to_bf16(value);
+      return rounded;
+    } else {
+      const float stored = store_block(keys_at<kFormat>(page, d), place.in_page, j, key);
+      store_block(values_at<kFormat>(page, d), place.in_page, j, value);
+      return float_to_bf16(stored);
+    }
+  }
+
   // The digest of the place's page where it changes with every key; null: digests are of another kind.
   static __device__ uint16_t* digest_of(const Head& size, const KvView& kv, const Place& place) {
     return kv.digest == DigestKind::kMinMax ? kv.digests + size_t{place.digest} * 2 * size.dim() : nullptr;

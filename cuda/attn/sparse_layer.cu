@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   if (appends) {
     const FixedHead<kDim> size(kDim);
     const Turns<FixedHead<kDim>> turns(k.rope);
-    NewToken<FixedHead<kDim>> token;
+    NewToken<FixedHead<kDim>, KvFormat::kBf16> token;
     token.load(size, k.rope, k.attn.kv, w.kv_head, place);
     token.store(size, k.rope, turns, k.attn.kv, place, s.key);
   }
@@ -367,10 +367,10 @@ bool has_sparse_layer(const SparseLayerArgs& a) {
   // Both use the same estimate.
   static_assert(WEIR_DIGEST_KINDS == 7);
   const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;
-  const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
-                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
-                     t.head_windows == nullptr && t.soft_cap == 0.0f && t.page_mass == nullptr &&
-                     a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
+  const bool plain = a.attn.append && is_box && t.kv.format == KvFormat::kBf16 &&
+                     (t.kv.head_dim == 64 || t.kv.head_dim == 128) && t.n_heads / t.kv.n_kv_heads <= kHeads &&
+                     !t.list_per_head && t.window == 0 && t.head_windows == nullptr && t.soft_cap == 0.0f &&
+                     t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
                      t.kv.capacity <= kMaxRows && (a.recall.tables.slots == nullptr || has_recall(a)) &&
                      (a.stop.microbatch == 0 || (a.stop.bound == nullptr && a.recall.tables.slots == nullptr));
   Launch launch;

@@ -71,11 +71,12 @@ __device__ void begin_page(const Work<kDim>& w, uint32_t word, float (&logit)[2]
   };
   const uint32_t slot = word & ((1u << kLengthShift) - 1), len = (word >> kLengthShift) + 1;
   const uint16_t* page = w.k.attn.kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
-  PageKeys<kDim> keys;
-  load_keys(FixedHead<kDim>(kDim), page, len, keys);
+  const FixedHead<kDim> size(kDim);
+  PageKeys<RowFormat::kBf16, kDim> keys;
+  load_keys(size, keys_at<KvFormat::kBf16>(page, kDim), len, keys);
   __syncwarp();  // the values of the last page have been read
   fetch_values<kDim>(page, len, w.s.values[warp]);
-  page_dots<kDim>(keys, fragment, logit);
+  page_dots(size, keys, fragment, logit);
 #pragma unroll
   for (uint32_t t = 0; t < 2; ++t) {
 #pragma unroll

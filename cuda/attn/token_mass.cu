@@ -9,6 +9,7 @@
 #include "cuda/common/base.cuh"
 #include "cuda/common/team_sum.cuh"
 #include "cuda/ops.h"
+#include "cuda/pages/kv_rows.cuh"
 #include "ops/token_mass.h"
 
 namespace weir::cuda {
@@ -25,7 +26,7 @@ __device__ float logit_of(const TokenMassArgs& a, float dot) {
 }
 
 // head_dim <= kPairs * kWarpChannels. kCapped: the logits have a soft cap.
-template <uint32_t kPairs, bool kCapped = false>
+template <KvFormat kFormat, uint32_t kPairs, bool kCapped>
 __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs a) {
   start_next();
   wait_for_previous();
@@ -36,17 +37,23 @@ __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs 
   const size_t at = size_t{kv_head} * a.kv.capacity + page;
   const uint32_t len = a.kv.len[at];
   if (first >= len) return;
-  const uint16_t* keys = a.kv.pool + (size_t{a.kv.slots[at]} * 2 * kPageTokens + first) * d;
+  const uint16_t* page_at = a.kv.pool + size_t{a.kv.slots[at]} * a.kv.page_elements();
+  const auto keys = keys_at<kFormat>(page_at, d);
   float key[kTokens][2 * kPairs];
 #pragma unroll
   for (uint32_t t = 0; t < kTokens; ++t) {
 #pragma unroll
     for (uint32_t j = 0; j < kPairs; ++j) {
       const uint32_t i = 2 * lane + j * kWarpChannels;
-      const uint32_t pair =
-          first + t < len && i < d ? *reinterpret_cast<const uint32_t*>(keys + size_t{t} * d + i) : 0u;
-      key[t][2 * j] = bf16_low(pair);
-      key[t][2 * j + 1] = bf16_high(pair);
+      const bool is_there = first + t < len && i < d;
+      if constexpr (kFormat == KvFormat::kBf16) {
+        const uint32_t pair = is_there ? *reinterpret_cast<const uint32_t*>(keys.codes(first + t) + i) : 0u;
+        key[t][2 * j] = bf16_low(pair);
+        key[t][2 * j + 1] = bf16_high(pair);
+      } else {
+        key[t][2 * j] = is_there ? keys.at(first + t, i) : 0.0f;
+        key[t][2 * j + 1] = is_there ? keys.at(first + t, i + 1) : 0.0f;
+      }
     }
   }
   // Query rows before the first token do not see it.
@@ -78,7 +85,9 @@ template <uint32_t kPairs, bool kCapped = false>
 Status launch_pairs(OpContext& cx, const TokenMassArgs& a) {
   constexpr uint32_t kBlockTokens = kBlock / kWarp * kTokens;
   const dim3 grid(a.kv.n_kv_heads, (a.kv.capacity * kPageTokens + kBlockTokens - 1) / kBlockTokens);
-  return launch("token_mass", token_mass_kernel<kPairs, kCapped>, grid, kBlock, 0, stream_of(cx), true, a);
+  return with_key_format(a.kv.format, [&](auto format) {
+    return launch("token_mass", token_mass_kernel<format(), kPairs, kCapped>, grid, kBlock, 0, stream_of(cx), true, a);
+  });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // by token, in f32, so that the sums have the bits of the host's.
 #pragma once
 
+#include "cuda/pages/kv_rows.cuh"
 #include "cuda/pages/victim.cuh"
 #include "device/kernels/add_left.h"
 
@@ -24,14 +25,11 @@ __device__ inline uint32_t left_rank(const KvTables& t, uint32_t stream) {
 // Adds the tokens of a table row's page. Executed by one whole warp, which alone has this stream.
 __device__ inline void add_left_page(const LeftAt& left, uint32_t rank, const DeviceStream& s, uint32_t row) {
   const uint32_t lane = threadIdx.x % kWarp, d = left.head_dim, len = s.len[row];
-  const uint16_t* page = left.pool + size_t{s.slots[row]} * (2 * kPageTokens * d);
   float* sums = left.values + size_t{rank} * 2 * d;
-  for (uint32_t i = lane; i < 2 * d; i += kWarp) {
-    const uint16_t* column = i < d ? page + i : page + kPageTokens * d + (i - d);
-    float sum = sums[i];
-    for (uint32_t token = 0; token < len; ++token) sum += bf16_to_float(column[token * d]);
-    sums[i] = sum;
-  }
+  with_kv_format(left.format, [&](auto format) {
+    const uint16_t* page = left.pool + size_t{s.slots[row]} * page_units<format()>(d);
+    for (uint32_t i = lane; i < 2 * d; i += kWarp) sums[i] = add_column<format()>(page, d, i, 0, len, sums[i]);
+  });
   if (lane != 0) return;
   left.sums[rank].n_tokens += len;
   left.sums[rank].end = s.first_pos[row] + len;

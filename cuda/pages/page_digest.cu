@@ -17,6 +17,7 @@ constexpr uint32_t kBlock = 128;  // head_dim of most models
 
 static_assert(WEIR_DIGEST_KINDS == 7, "page_digest_kernel: other digests");
 
+template <KvFormat kFormat>
 __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArgs a) {
   __shared__ float distance[kPageTokens];
   start_next();
@@ -26,16 +27,17 @@ __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArg
   const size_t slot = a.kv.slots[size_t{kv_head} * a.kv.capacity + row];
   const bool sphere = a.kv.digest == DigestKind::kSphereMean;
   const size_t halves = a.kv.digest == DigestKind::kCentroid || sphere ? 1 : 2;
-  const uint16_t* keys = a.kv.pool + slot * 2 * kPageTokens * d;
+  const uint16_t* page = a.kv.pool + slot * a.kv.page_elements();
+  const auto keys = keys_at<kFormat>(page, d);
   uint16_t* out = a.kv.digests + a.kv.digest_index(kv_head, row) * (halves * d + (sphere ? 2 : 0));
-  for (uint32_t i = threadIdx.x; i < d; i += kBlock) digest_channel(a.kv.digest, PageChannel(keys, d, i), d, i, out);
+  for (uint32_t i = threadIdx.x; i < d; i += kBlock) digest_channel(a.kv.digest, PageChannel(keys, i), d, i, out);
   if (!sphere) return;
   __syncthreads();
   // The mean distance of the keys from the centre as stored.
   if (threadIdx.x < kPageTokens) {
     float square = 0.0f;
     for (uint32_t i = 0; i < d; ++i) {
-      const float away = bf16_to_float(keys[threadIdx.x * d + i]) - bf16_to_float(out[i]);
+      const float away = keys.at(threadIdx.x, i) - bf16_to_float(out[i]);
       square = __fadd_rn(square, __fmul_rn(away, away));
     }
     distance[threadIdx.x] = sqrtf(square);
@@ -49,6 +51,7 @@ __global__ void __launch_bounds__(kBlock) page_digest_kernel(const PageDigestArg
 }
 
 // Sketches are no statistics of channels: a block rotates all keys of a page.
+template <KvFormat kFormat>
 __global__ void __launch_bounds__(kBlock) sketch_kernel(const PageDigestArgs a) {
   start_next();
   wait_for_previous();
@@ -56,7 +59,7 @@ __global__ void __launch_bounds__(kBlock) sketch_kernel(const PageDigestArgs a) 
   if (row >= a.kv.n_pages[kv_head] || a.kv.len[size_t{kv_head} * a.kv.capacity + row] < kPageTokens) return;
   const size_t slot = a.kv.slots[size_t{kv_head} * a.kv.capacity + row];
   const size_t n_elements = size_t{sketch_words(d)} * 2 * kPageTokens + kPageTokens;
-  sketch_page_by_block<kBlock>(a.kv.pool + slot * 2 * kPageTokens * d, d,
+  sketch_page_by_block<kBlock>(keys_at<kFormat>(a.kv.pool + slot * a.kv.page_elements(), d), d,
                                a.kv.digests + a.kv.digest_index(kv_head, row) * n_elements);
 }
 
@@ -64,13 +67,12 @@ __global__ void __launch_bounds__(kBlock) sketch_kernel(const PageDigestArgs a) 
 
 Status page_digest(OpContext& cx, const PageDigestArgs& a) {
   if (a.n_rows == 0) return {};
-  const dim3 grid(a.n_rows, a.kv.n_kv_heads);
-  if (a.kv.digest == DigestKind::kSketch) {
-    if (a.kv.head_dim % 2 != 0 || a.kv.head_dim > kMaxHeadDim)
-      return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sketches of heads of %u", a.kv.head_dim);
-    return launch("page_digest", sketch_kernel, grid, kBlock, 0, stream_of(cx), true, a);
-  }
-  return launch("page_digest", page_digest_kernel, grid, kBlock, 0, stream_of(cx), true, a);
+  if (a.kv.digest == DigestKind::kSketch && (a.kv.head_dim % 2 != 0 || a.kv.head_dim > kMaxHeadDim))
+    return fail(WEIR_ERR_UNSUPPORTED, "CUDA: sketches of heads of %u", a.kv.head_dim);
+  return with_key_format(a.kv.format, [&](auto format) {
+    const auto kernel = a.kv.digest == DigestKind::kSketch ? sketch_kernel<format()> : page_digest_kernel<format()>;
+    return launch("page_digest", kernel, dim3(a.n_rows, a.kv.n_kv_heads), dim3(kBlock), 0, stream_of(cx), true, a);
+  });
 }
 
 }  // namespace weir::cuda

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/common/base.cuh"
+#include "cuda/pages/kv_rows.cuh"
 #include "quant/half.h"
 
 namespace weir::cuda {
@@ -19,9 +20,10 @@ struct PageChannel {
   float key[kPageTokens];
   float high, low, mean;
 
-  __device__ PageChannel(const uint16_t* keys, uint32_t d, uint32_t i) {
+  template <RowFormat kRow>
+  __device__ PageChannel(const PageRows<kRow, const uint16_t>& keys, uint32_t i) {
 #pragma unroll
-    for (uint32_t t = 0; t < kPageTokens; ++t) key[t] = bf16_to_float(keys[t * d + i]);
+    for (uint32_t t = 0; t < kPageTokens; ++t) key[t] = keys.at(t, i);
     high = low = key[0];
     float sum = 0.0f;
 #pragma unroll

@@ -248,21 +248,38 @@ __device__ uint64_t mix(uint64_t z) {
 }
 
 // Sums of four uniform numbers, so that about 2.7 bits of each exponent are news, as in models' keys and values.
+__device__ float noise_element(const FillRowArgs& a, uint32_t stream, uint32_t i) {
+  const uint64_t z = mix(a.seed + (uint64_t{stream} * 2 * kPageTokens * a.head_dim + i + 1) * 0x9E3779B97F4A7C15u);
+  const float sum = static_cast<float>((z & 0xFFFFu) + (z >> 16 & 0xFFFFu) + (z >> 32 & 0xFFFFu) + (z >> 48));
+  const float scale = i % 3 == 0 ? 0.5f : i % 3 == 1 ? 1.0f : 2.0f;
+  return (sum * 0x1p-16f - 2.0f) * scale;
+}
+
+template <KvFormat kFormat>
 __global__ void __launch_bounds__(kCopy) fill_row_kernel(const FillRowArgs a) {
   const uint32_t stream = blockIdx.x, d = a.head_dim, slot = read_host(a.slots + stream);
-  uint16_t* const page = a.pool + size_t{slot} * 2 * kPageTokens * d;
+  constexpr bool kIsBf16 = kFormat == KvFormat::kBf16;
+  uint16_t* const page = a.pool + size_t{slot} * page_units<kFormat>(d);
   for (uint32_t i = threadIdx.x; i < 2 * kPageTokens * d; i += kCopy) {
-    const uint64_t z = mix(a.seed + (uint64_t{stream} * 2 * kPageTokens * d + i + 1) * 0x9E3779B97F4A7C15u);
-    const float sum = static_cast<float>((z & 0xFFFFu) + (z >> 16 & 0xFFFFu) + (z >> 32 & 0xFFFFu) + (z >> 48));
-    const float scale = i % 3 == 0 ? 0.5f : i % 3 == 1 ? 1.0f : 2.0f;
-    page[i] = float_to_bf16((sum * 0x1p-16f - 2.0f) * scale);
-    a.pages[size_t{stream} * 2 * kPageTokens * d + i] = page[i];
+    const float x = noise_element(a, stream, i);
+    if constexpr (kIsBf16) {
+      page[i] = float_to_bf16(x);
+    } else {  // each warp has a block of a row
+      static_assert(kScaleElements == kWarp);
+      const uint32_t row = i / d, block = i % d / kScaleElements;
+      if (row < kPageTokens) store_block(keys_at<kFormat>(page, d), row, block, x);
+      if (row >= kPageTokens) store_block(values_at<kFormat>(page, d), row - kPageTokens, block, x);
+    }
   }
   __syncthreads();
+  for (uint32_t i = threadIdx.x; i < page_units<kFormat>(d); i += kCopy)
+    a.pages[size_t{stream} * page_units<kFormat>(d) + i] = page[i];
   if (a.digest == DigestKind::kNone || a.digest == DigestKind::kSphereMean || a.tables.window[stream] != 0) return;
   uint16_t* const digest = a.digests + (size_t{a.tables.row_begin[stream]} + a.row) * a.digest_elements;
-  if (a.digest == DigestKind::kSketch) return sketch_page_by_block<kCopy>(page, d, digest);
-  for (uint32_t i = threadIdx.x; i < d; i += kCopy) digest_channel(a.digest, PageChannel(page, d, i), d, i, digest);
+  const uint16_t* const filled = page;
+  const auto keys = keys_at<kFormat>(filled, d);
+  if (a.digest == DigestKind::kSketch) return sketch_page_by_block<kCopy>(keys, d, digest);
+  for (uint32_t i = threadIdx.x; i < d; i += kCopy) digest_channel(a.digest, PageChannel(keys, i), d, i, digest);
 }
 
 }  // namespace
@@ -319,7 +336,9 @@ Status merge_unit(OpContext& cx, const MergeUnitArgs& a) {
 
 Status fill_row(OpContext& cx, const FillRowArgs& a) {
   const uint32_t n_streams = a.tables.n_layers * a.tables.n_kv_heads;
-  return launch("fill_row", fill_row_kernel, dim3(n_streams), dim3(kCopy), 0, stream_of(cx), false, a);
+  return with_kv_format(a.format, [&](auto format) {
+    return launch("fill_row", fill_row_kernel<format()>, dim3(n_streams), dim3(kCopy), 0, stream_of(cx), false, a);
+  });
 }
 
 }  // namespace weir::cuda

@@ -38,15 +38,15 @@ __device__ inline uint32_t sketch_code_of(float x, float border) {
 
 // The sketch of the full page with these keys, by a block: sketch_page's bits. All of its threads must call; it may be
 // called again at once.
-template <uint32_t kThreads>
-__device__ inline void sketch_page_by_block(const uint16_t* keys, uint32_t d, uint16_t* out) {
+template <uint32_t kThreads, class Keys>
+__device__ void sketch_page_by_block(const Keys& keys, uint32_t d, uint16_t* out) {
   __shared__ float rows[kPageTokens * kMaxHeadDim];
   __shared__ float borders[kPageTokens];  // negative: the key is not finite
   static_assert(kThreads >= kPageTokens);
   const uint32_t n_words = sketch_words(d), token = threadIdx.x;
   auto* words = reinterpret_cast<uint32_t*>(out);
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < kPageTokens * d; i += kThreads) rows[i] = bf16_to_float(keys[i]);
+  for (uint32_t i = threadIdx.x; i < kPageTokens * d; i += kThreads) rows[i] = keys.at(i / d, i % d);
   rotate_rows<kThreads>(rows, kPageTokens, d);
   if (token < kPageTokens) {
     float square = 0.0f;
@@ -71,7 +71,7 @@ __device__ inline void sketch_page_by_block(const uint16_t* keys, uint32_t d, ui
     along = __fadd_rn(along, __fmul_rn(x, level));
     length = __fadd_rn(length, __fmul_rn(level, level));
   }
-  const float scale = __fdiv_rn(__fdiv_rn(along, length), static_cast<float>(sketch_block(d)));
+  const float scale = __fdiv_rn(__fdiv_rn(along, length), static_cast<float>(hadamard_block(d)));
   out[size_t{n_words} * kPageTokens * 2 + token] = borders[token] < 0.0f ? kSketchInfinite : f32_to_bf16(scale);
 }
 

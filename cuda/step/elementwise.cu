@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "cuda/ops.h"
+#include "cuda/pages/kv_rows.cuh"
 #include "cuda/quant/formats.cuh"
 #include "cuda/step/step.cuh"
 #include "ops/embed.h"
@@ -89,19 +90,30 @@ __device__ float head_scale(const float* x, const float* norm, float eps, uint32
   return rsqrtf(warp_sum(sum) / static_cast<float>(n) + eps);
 }
 
+template <KvFormat kFormat>
 __device__ void store_token(const RopeAppendArgs& a, uint32_t tok, uint32_t kv_head, uint32_t pos) {
   const uint32_t d = a.kv.head_dim, lane = threadIdx.x % kWarp;
   const size_t table = size_t{kv_head} * a.kv.capacity;
   const uint32_t offset = pos + tok - a.kv.first_pos[table + a.append_row[kv_head]];
   const size_t slot = a.kv.slots[table + a.append_row[kv_head] + offset / kPageTokens];
   const size_t from = (size_t{tok} * a.kv.n_kv_heads + kv_head) * d;
-  uint16_t* keys = a.kv.pool + slot * a.kv.page_elements() + size_t{offset % kPageTokens} * d;
-  for (uint32_t i = lane; i < d; i += kWarp) {
-    keys[i] = float_to_bf16(a.k[from + i]);
-    keys[kPageTokens * d + i] = float_to_bf16(a.v[from + i]);
+  if constexpr (kFormat == KvFormat::kBf16) {
+    uint16_t* keys = a.kv.pool + slot * a.kv.page_elements() + size_t{offset % kPageTokens} * d;
+    for (uint32_t i = lane; i < d; i += kWarp) {
+      keys[i] = float_to_bf16(a.k[from + i]);
+      keys[kPageTokens * d + i] = float_to_bf16(a.v[from + i]);
+    }
+  } else {
+    uint16_t* page = a.kv.pool + slot * page_units<kFormat>(d);
+    for (uint32_t block = 0; block < d / kScaleElements; ++block) {
+      const size_t at = from + block * kScaleElements + lane;
+      store_block(keys_at<kFormat>(page, d), offset % kPageTokens, block, a.k[at]);
+      store_block(values_at<kFormat>(page, d), offset % kPageTokens, block, a.v[at]);
+    }
   }
 }
 
+template <KvFormat kFormat>
 __global__ void rope_append_kernel(const RopeKernelArgs k) {
   start_next();
   wait_for_previous();
@@ -124,12 +136,20 @@ __global__ void rope_append_kernel(const RopeKernelArgs k) {
                   norm, inverse);
     rotate_head(copy, x, cos_sin, a, norm, inverse);
     __syncwarp();
-    if (!is_query) store_token(a, tok, head, pos);
+    if (!is_query) store_token<kFormat>(a, tok, head, pos);
   }
+}
+
+// A key as digests have it.
+template <RowFormat kRow>
+__device__ uint16_t key_of_digest(const PageRows<kRow, const uint16_t>& keys, uint32_t token, uint32_t i) {
+  if constexpr (kRow == RowFormat::kBf16) return keys.units[token * keys.d + i];
+  return float_to_bf16(keys.at(token, i));
 }
 
 // Updates the maximum and minimum digests with the keys that this call stored. Grid (KV heads, blocks that stride over
 // the pages); a thread takes a channel and goes over the tokens in order.
+template <KvFormat kFormat>
 __global__ void update_minmax_kernel(const RopeKernelArgs k) {
   start_next();
   wait_for_previous();
@@ -139,13 +159,14 @@ __global__ void update_minmax_kernel(const RopeKernelArgs k) {
   const uint32_t row = a.append_row[kv_head], first = pos - a.kv.first_pos[table + row];
   for (uint32_t page = blockIdx.y; page * kPageTokens < first + a.n_tok; page += gridDim.y) {
     const size_t slot = a.kv.slots[table + row + page];
-    const uint16_t* keys = a.kv.pool + slot * a.kv.page_elements();
+    const uint16_t* in_pool = a.kv.pool + slot * a.kv.page_elements();
+    const auto keys = keys_at<kFormat>(in_pool, d);
     uint16_t* high = a.kv.digests + a.kv.digest_index(kv_head, row + page) * 2 * d;
     const uint32_t begin = page == 0 ? first : 0, end = min(kPageTokens, first + a.n_tok - page * kPageTokens);
     for (uint32_t i = threadIdx.x; i < d; i += blockDim.x) {
       uint16_t most = high[i], least = high[d + i];
       for (uint32_t t = begin; t < end; ++t) {
-        const uint16_t key = keys[t * d + i];
+        const uint16_t key = key_of_digest(keys, t, i);
         if (t == 0 || bf16_to_float(key) > bf16_to_float(most)) most = key;
         if (t == 0 || bf16_to_float(key) < bf16_to_float(least)) least = key;
       }
@@ -155,17 +176,19 @@ __global__ void update_minmax_kernel(const RopeKernelArgs k) {
   }
 }
 
+template <KvFormat kFormat>
 __global__ void rebuild_last_kernel(const KvView kv) {
   const uint32_t d = kv.head_dim, kv_head = blockIdx.x, n = kv.n_pages[kv_head];
   if (n == 0) return;
   const size_t at = size_t{kv_head} * kv.capacity + n - 1, slot = kv.slots[at];
   if (kv.slots[at] == kNoSlot) return;  // with recall, a full page whose digest is complete
-  const uint16_t* keys = kv.pool + slot * kv.page_elements();
+  const uint16_t* in_pool = kv.pool + slot * kv.page_elements();
+  const auto keys = keys_at<kFormat>(in_pool, d);
   uint16_t* digest = kv.digests + kv.digest_index(kv_head, n - 1) * 2 * d;
   for (uint32_t i = threadIdx.x; i < d; i += blockDim.x) {
-    uint16_t most = keys[i], least = keys[i];
+    uint16_t most = key_of_digest(keys, 0, i), least = most;
     for (uint32_t t = 1; t < kv.len[at]; ++t) {
-      const uint16_t key = keys[t * d + i];
+      const uint16_t key = key_of_digest(keys, t, i);
       if (bf16_to_float(key) > bf16_to_float(most)) most = key;
       if (bf16_to_float(key) < bf16_to_float(least)) least = key;
     }
@@ -179,7 +202,7 @@ __global__ void rebuild_last_kernel(const KvView kv) {
 // Checks that this build has code for the device, and lowers `arch` to the architecture that the code was compiled for.
 Status check_kernels(int32_t& arch) {
   cudaFuncAttributes attributes;
-  WEIR_CUDA_TRY(cudaFuncGetAttributes(&attributes, rebuild_last_kernel), "looking for kernels");
+  WEIR_CUDA_TRY(cudaFuncGetAttributes(&attributes, rebuild_last_kernel<KvFormat::kBf16>), "looking for kernels");
   // PTX of an older architecture lacks what the sources compile for newer ones only.
   arch = std::min(arch, static_cast<int32_t>(attributes.ptxVersion));
   return {};
@@ -192,7 +215,10 @@ bool may_have_kernels(int32_t arch) {
 }
 
 Status rebuild_last_minmax(OpContext& cx, const KvView& kv) {
-  return launch("rebuild_last", rebuild_last_kernel, dim3(kv.n_kv_heads), dim3(128), 0, stream_of(cx), false, kv);
+  return with_key_format(kv.format, [&](auto format) {
+    return launch("rebuild_last", rebuild_last_kernel<format()>, dim3(kv.n_kv_heads), dim3(128), 0, stream_of(cx),
+                  false, kv);
+  });
 }
 
 Status embed(OpContext& cx, const EmbedArgs& a) {
@@ -218,11 +244,16 @@ Status soft_cap(OpContext& cx, const SoftCapArgs& a) {
 Status rope_append_at(OpContext& cx, const RopeAppendArgs& a, const uint32_t* n_tokens, bool overlap) {
   const RopeKernelArgs k = {a, n_tokens};
   const size_t shared = kThreads / kWarp * a.kv.head_dim * sizeof(float);
-  WEIR_TRY(launch("rope_append", rope_append_kernel, dim3(a.n_tok), dim3(kThreads), shared, stream_of(cx), overlap, k));
+  WEIR_TRY(with_kv_format(a.kv.format, [&](auto format) {
+    return launch("rope_append", rope_append_kernel<format()>, dim3(a.n_tok), dim3(kThreads), shared, stream_of(cx),
+                  overlap, k);
+  }));
   if (a.kv.digest != DigestKind::kMinMax) return {};
   const uint32_t n_pages = a.n_tok / kPageTokens + 2;
-  return launch("update_minmax", update_minmax_kernel, dim3(a.kv.n_kv_heads, n_pages < 256 ? n_pages : 256), dim3(128),
-                0, stream_of(cx), true, k);
+  return with_key_format(a.kv.format, [&](auto format) {
+    return launch("update_minmax", update_minmax_kernel<format()>, dim3(a.kv.n_kv_heads, n_pages < 256 ? n_pages : 256),
+                  dim3(128), 0, stream_of(cx), true, k);
+  });
 }
 
 Status rope_append(OpContext& cx, const RopeAppendArgs& a) { return rope_append_at(cx, a, nullptr, true); }

@@ -7,6 +7,8 @@
 
 namespace weir::cuda {
 
+using device::FillNoiseArgs;
+using device::RotateHeadsArgs;
 using device::StepEndArgs;
 
 Status step_end(OpContext& cx, const StepEndArgs& a);
@@ -21,6 +23,9 @@ Status page_stamp_at(OpContext& cx, const PageStampArgs& a, const StepState* sta
 Status rebuild_last_minmax(OpContext& cx, const KvView& kv);
 
 // Fills the pool with values in [-1, 1), for benchmarks.
-Status fill_noise(OpContext& cx, uint16_t* pool, uint64_t n_elements, uint64_t seed);
+Status fill_noise(OpContext& cx, const FillNoiseArgs& a);
+
+// Rotates rows of heads, as rotate_rows of ops/hadamard.h does.
+Status rotate_heads(OpContext& cx, const RotateHeadsArgs& a);
 
 }  // namespace weir::cuda

@@ -1,7 +1,9 @@
 // The end of a step: the argmax of the logits, and the step is counted. Also noise for benchmarks.
 #include "cuda/common/base.cuh"
 #include "cuda/ops.h"
+#include "cuda/pages/kv_rows.cuh"
 #include "cuda/step/step.cuh"
+#include "device/kernels/fill.h"
 #include "device/kernels/step_end.h"
 
 namespace weir::cuda {
@@ -56,7 +58,8 @@ __global__ void step_end_kernel(const StepEndArgs a) {
   *a.mailbox = *a.state;
 }
 
-__global__ void noise_kernel(uint16_t* pool, uint64_t n_words, uint64_t seed) {
+// `raw`: any bits, instead of two values.
+__global__ void noise_kernel(uint16_t* pool, uint64_t n_words, uint64_t seed, bool raw) {
   auto* words = reinterpret_cast<uint32_t*>(pool);
   for (uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < n_words; i += uint64_t{gridDim.x} * kThreads) {
     uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15u;
@@ -66,7 +69,22 @@ __global__ void noise_kernel(uint16_t* pool, uint64_t n_words, uint64_t seed) {
     // Two values in [-1, 1), the magnitude of normalised keys.
     const float x = static_cast<float>(static_cast<int32_t>(z)) * 0x1p-31f,
                 y = static_cast<float>(static_cast<int32_t>(z >> 32)) * 0x1p-31f;
-    words[i] = float_to_bf16(x) | static_cast<uint32_t>(float_to_bf16(y)) << 16;
+    words[i] = raw ? static_cast<uint32_t>(z) : float_to_bf16(x) | static_cast<uint32_t>(float_to_bf16(y)) << 16;
+  }
+}
+
+// Scales with which codes are values in [-1, 1).
+template <KvFormat kFormat>
+__global__ void noise_scales_kernel(uint16_t* pool, uint64_t n_pages, uint32_t d) {
+  const uint32_t n_scales = d / kScaleElements * kPageTokens;
+  for (uint64_t page = blockIdx.x; page < n_pages; page += gridDim.x) {
+    uint16_t* const at = pool + page * page_units<kFormat>(d);
+    uint16_t* const keys = keys_at<kFormat>(at, d).scales(0);
+    uint16_t* const values = values_at<kFormat>(at, d).scales(0);
+    for (uint32_t i = threadIdx.x; i < n_scales; i += kThreads) {
+      keys[i] = float_to_bf16(1.0f / 128.0f);
+      values[i] = float_to_bf16(value_format(kFormat) == RowFormat::kQ4 ? 1.0f / 8.0f : 1.0f / 128.0f);
+    }
   }
 }
 
@@ -76,9 +94,15 @@ Status step_end(OpContext& cx, const StepEndArgs& a) {
   return launch("step_end", step_end_kernel, dim3(kBlocks), dim3(kThreads), 0, stream_of(cx), a.overlap, a);
 }
 
-Status fill_noise(OpContext& cx, uint16_t* pool, uint64_t n_elements, uint64_t seed) {
-  return launch("fill_noise", noise_kernel, dim3(4096), dim3(kThreads), 0, stream_of(cx), false, pool, n_elements / 2,
-                seed);
+Status fill_noise(OpContext& cx, const FillNoiseArgs& a) {
+  const bool is_bf16 = a.format == KvFormat::kBf16;
+  WEIR_TRY(launch("fill_noise", noise_kernel, dim3(4096), dim3(kThreads), 0, stream_of(cx), false, a.pool,
+                  a.n_elements / 2, a.seed, !is_bf16));
+  if (is_bf16) return {};
+  return with_kv_format(a.format, [&](auto format) {
+    return launch("fill_noise", noise_scales_kernel<format()>, dim3(4096), dim3(kThreads), 0, stream_of(cx), false,
+                  a.pool, a.n_elements / page_units<format()>(a.head_dim), a.head_dim);
+  });
 }
 
 }  // namespace weir::cuda

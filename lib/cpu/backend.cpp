@@ -65,6 +65,7 @@ const Backend& cpu_backend() {
                Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
                Trait::kShortConv),
       RuleSet::all(),
+      true,
   };
   return kBackend;
 }

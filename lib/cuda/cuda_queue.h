@@ -19,7 +19,6 @@
 #include "cuda/step/step.cuh"
 #include "cuda/step/top_logits.cuh"
 #include "device/kernels/copies.h"
-#include "device/kernels/fill.h"
 #include "device/kernels/page_stamp_at.h"
 #include "device/kernels/rope_append_at.h"
 #include "device/queue.h"
@@ -28,7 +27,6 @@ namespace weir::cuda {
 
 using device::CopyPagesArgs;
 using device::CopyRowOutArgs;
-using device::FillNoiseArgs;
 using device::MarkResidentArgs;
 using device::PageStampAtArgs;
 using device::RopeAppendAtArgs;
@@ -47,7 +45,6 @@ inline Status copy_row_out(OpContext& cx, const CopyRowOutArgs& a) {
 inline Status copy_pages(OpContext& cx, const CopyPagesArgs& a) {
   return copy_pages(cx, a.pool, a.page_bytes, a.pages, a.slots, a.n, a.in);
 }
-inline Status fill_noise(OpContext& cx, const FillNoiseArgs& a) { return fill_noise(cx, a.pool, a.n_elements, a.seed); }
 
 class CudaQueue final : public device::Queue {
  public:

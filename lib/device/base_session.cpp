@@ -15,6 +15,7 @@
 #include "device/kernels/fill.h"
 #include "device/kernels/logits.h"
 #include "device/kernels/page_recall.h"
+#include "device/kernels/rotate_heads.h"
 #include "kv/kv_cache.h"
 #include "ops/page_digest.h"
 #include "ops/table.h"
@@ -139,7 +140,7 @@ LeftAt BaseSession::left_at() const {
   const LeftSums& left = a_.kv->left();
   if (!left.is_on()) return {};
   const KvView kv = a_.kv->view(0);
-  return {left.sums(), left.all_values(), kv.pool, kv.head_dim};
+  return {left.sums(), left.all_values(), kv.pool, kv.head_dim, kv.format};
 }
 
 Status BaseSession::add_left(uint32_t n_tokens) {
@@ -160,8 +161,20 @@ Status BaseSession::enqueue_compensation(uint32_t layer, const AttnPagedArgs& at
   uint32_t stream = layer * attn.kv.n_kv_heads;
   const uint32_t end = stream + attn.kv.n_kv_heads;
   while (stream < end && !left.has(stream)) ++stream;
-  if (stream == end) return {};
-  return queue_.compensate({attn, n_tokens, &left.of(stream), left.values(stream)});
+  if (stream != end) WEIR_TRY(queue_.compensate({attn, n_tokens, &left.of(stream), left.values(stream)}));
+  return rotate_output(attn.n_tok);
+}
+
+Status BaseSession::rotate_new_values(uint32_t n_tok, bool overlap) {
+  const KvView kv = a_.kv->view(0);
+  if (!rotates_values(kv.format)) return {};
+  return queue_.rotate_heads({a_.b.v, size_t{n_tok} * kv.n_kv_heads, kv.head_dim, overlap});
+}
+
+Status BaseSession::rotate_output(uint32_t n_tok) {
+  const KvView kv = a_.kv->view(0);
+  if (!rotates_values(kv.format)) return {};
+  return queue_.rotate_heads({a_.b.o, size_t{n_tok} * a_.config->n_heads, kv.head_dim, true});
 }
 
 // -------------------------------------------------------------------------------------------------------- decode steps
@@ -266,7 +279,8 @@ Status BaseSession::fill_noise(uint64_t seed) {
   WEIR_REQUIRE_DEVICE();
   const KvShape& shape = a_.kv->shape();
   const KvView first = a_.kv->view(0);
-  WEIR_TRY(note(queue_.fill_noise({first.pool, shape.n_slots() * first.page_elements(), seed})));
+  WEIR_TRY(note(
+      queue_.fill_noise({first.pool, shape.n_slots() * first.page_elements(), seed, first.format, first.head_dim})));
   return rebuild_digests();
 }
 

@@ -45,6 +45,7 @@ struct ReadLogitsArgs;
 struct RecallEntry;
 struct RecallHead;
 struct RopeAppendAtArgs;
+struct RotateHeadsArgs;
 struct SparseLayerArgs;
 struct SpoilLostArgs;
 struct StepBeginArgs;

@@ -44,6 +44,7 @@ Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   const AttendPass pass = pass_of(chunk.n_tok, chunk.pos);
   const RopeAppendArgs append = rope_append_args(pass, attention, layer);
   WEIR_TRY(temper_queries(a_.cx, ops_, pass, append.q));
+  WEIR_TRY(rotate_new_values(chunk.n_tok, true));
   WEIR_TRY(ops_.rope_append(a_.cx, append));
   if (digests_are_due(append.kv.digest, pass.pos, pass.n_tok))
     WEIR_TRY(ops_.page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));
@@ -51,10 +52,12 @@ Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
   attn.lse = is_ruled(attention) ? a_.b.lse : nullptr;
   if (!chunk.sink_moved) attn.q_sink = nullptr;  // both queries are equal: one pass, with the bits of dense attention
   uint32_t n_rows = 0;
-  if (chunk.pages != nullptr && is_ruled(attention) && chunk.pages->in_units(layer, n_rows))
-    return attend_units(chunk, attn, layer, n_rows);
+  if (chunk.pages != nullptr && is_ruled(attention) && chunk.pages->in_units(layer, n_rows)) {
+    WEIR_TRY(attend_units(chunk, attn, layer, n_rows));
+    return rotate_output(chunk.n_tok);
+  }
   WEIR_TRY(queue_.attn_prefill(attn));
-  if (compensates(layer)) WEIR_TRY(enqueue_compensation(layer, attn, nullptr));
+  WEIR_TRY(compensates(layer) ? enqueue_compensation(layer, attn, nullptr) : rotate_output(chunk.n_tok));
   return chunk.observer == nullptr || !is_ruled(attention) ? Status() : chunk.observer->observe(layer);
 }
 

@@ -144,6 +144,7 @@ Status BaseSession::fill_row(uint32_t row, uint64_t seed) {
   fill.digests = kv.digests;
   fill.digest_elements = static_cast<uint32_t>(digest_elements(kv.digest, kv.head_dim));
   fill.seed = seed;
+  fill.format = kv.format;
   fill.pages = reinterpret_cast<uint16_t*>(recall_.pages);
   WEIR_TRY(note(queue_.fill_row(fill)));
   return note(wait("filling pages"));

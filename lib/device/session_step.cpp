@@ -15,6 +15,7 @@
 #include "device/kernels/page_softmax.h"
 #include "device/kernels/page_stamp_at.h"
 #include "device/kernels/rope_append_at.h"
+#include "device/kernels/rotate_heads.h"
 #include "device/kernels/sparse_layer.h"
 #include "device/kernels/step_begin.h"
 #include "device/kernels/step_end.h"
@@ -125,6 +126,7 @@ AttnDecodeArgs BaseSession::decode_args(uint32_t layer, bool append, bool overla
   d.rope = rope_append_args(pass_of(1, 0), attention, layer);
   if (d.append) d.attn.q_sink = nullptr;
   d.attn.lse = compensates(layer) ? a_.b.lse : nullptr;
+  d.rotates_back = rotates_values(d.attn.kv.format) && !compensates(layer);  // what is added is rotated, too
   d.n_tokens = n_tokens();
   d.scratch = a_.device.module;
   d.counters = a_.device.counters;
@@ -172,14 +174,18 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
       all.recall = recall_args(layer);
       all.recall.only_lists = parts != kAllParts;
     }
-    if (queue_.has_sparse_layer(all))
-      return (parts & part_bit(kPartAttention)) != 0 ? queue_.sparse_layer(all) : Status();
+    if (queue_.has_sparse_layer(all)) {
+      if ((parts & part_bit(kPartAttention)) == 0) return {};
+      WEIR_TRY(queue_.sparse_layer(all));
+      return rotate_output(1);
+    }
   }
   // Compensation reads the rotated query, too.
   apart = apart || (stops && !queue_.attn_stop_appends(decode_args(layer, false, false).attn)) || compensates(layer);
   const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), a_.weights->attention(layer), layer);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
-    WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap}));
+    WEIR_TRY(rotate_new_values(1, overlap));
+    WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap || rotates_values(kv.format)}));
     if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
       WEIR_TRY(ops_.page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
   }

@@ -34,6 +34,7 @@ const Backend& reference_backend() {
                Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
                Trait::kShortConv),
       RuleSet::all(),
+      true,
   };
   return kBackend;
 }

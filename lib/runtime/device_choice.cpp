@@ -50,17 +50,19 @@ Status check_cpu(const BackendRequest& r) {
 
 // What does not depend on the device.
 Status check_any_device(const BackendRequest& r, const StepRules& rules) {
-  if (!attends_on_host(r) && r.options.kv_format != WEIR_KV_BF16) {
-    return fail(WEIR_ERR_UNSUPPORTED,
-                "kv_format: pages of %s are attended on the processor only; WEIR_SESSION_HOST_ATTENTION does that "
-                "beside a device",
-                kv_format_name(static_cast<KvFormat>(r.options.kv_format)));
-  }
   if (!attends_on_host(r)) return check_device_attention(r.options, r.needs, rules);
   if (r.model.config().recurrent.n_layers != 0)
     return fail(WEIR_ERR_UNSUPPORTED,
                 "attention on the host beside a device: recurrent layers run where attention does");
   return check_cpu(r);
+}
+
+Status check_format(const BackendRequest& r, const Backend& backend) {
+  if (backend.quantised_pages || attends_on_host(r) || r.options.kv_format == WEIR_KV_BF16) return {};
+  return fail(WEIR_ERR_UNSUPPORTED,
+              "kv_format: %s attends pages of bf16 alone, not of %s; WEIR_SESSION_HOST_ATTENTION attends on the "
+              "processor beside it",
+              backend.name, kv_format_name(static_cast<KvFormat>(r.options.kv_format)));
 }
 
 // What the session needs besides its policy.
@@ -78,6 +80,7 @@ Status take(const BackendRequest& r, int32_t device, uint32_t which, SessionSetu
   const DeviceModule* module = nullptr;
   WEIR_TRY(r.devices.find(device, which, module));
   WEIR_TRY(check_traits(c.traits, module->backend->traits, module->backend->name));
+  WEIR_TRY(check_format(r, *module->backend));
   if (!on_host) WEIR_TRY(check_backend_rules(setup.rules, module->backend->rules, module->backend->name));
   WEIR_TRY(from_module(*module, on_host ? module->check_session(c, PolicyNeeds(), StepRules())
                                         : module->check_session(c, session_needs(r), setup.rules)));

@@ -25,6 +25,7 @@ using device::PageSoftmaxArgs;
 using device::PageStampAtArgs;
 using device::ReadLogitsArgs;
 using device::RopeAppendAtArgs;
+using device::RotateHeadsArgs;
 using device::SparseLayerArgs;
 using device::SpoilLostArgs;
 using device::StepBeginArgs;

@@ -91,6 +91,11 @@ WEIR_FORWARD(rebuild_last_minmax, KvView)
 WEIR_FORWARD(fill_noise, FillNoiseArgs)
 #undef WEIR_FORWARD
 
+// Sessions of this backend have pages in bf16 (Backend::quantised_pages).
+Status VulkanQueue::rotate_heads(const RotateHeadsArgs&) {
+  return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no rotate_heads");
+}
+
 Status VulkanQueue::sparse_layer(const SparseLayerArgs&) {
   return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no sparse_layer");
 }

@@ -198,7 +198,8 @@ const Backend& backend() {
                                   cpu_backend().scratch_bytes,
                                   [] { return "none"; },
                                   cpu_backend().traits,
-                                  cpu_backend().rules};
+                                  cpu_backend().rules,
+                                  true};
   return backend;
 }
 

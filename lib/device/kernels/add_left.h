@@ -5,6 +5,7 @@
 
 #include "kv/left_sum.h"
 #include "kv/tables.h"
+#include "ops/kv_format.h"
 
 namespace weir::device {
 
@@ -15,6 +16,7 @@ struct LeftAt {
   float* values = nullptr;  // [n, 2, head_dim]
   const uint16_t* pool = nullptr;
   uint32_t head_dim = 0;
+  KvFormat format = KvFormat::kBf16;  // of the pool's pages
 };
 
 // Adds the tokens of all pages that windows have passed when position n_tokens is next, which the host lets go then.

@@ -18,6 +18,9 @@ struct AttnDecodeArgs {
   // and updates the digests that append_keeps_digest names, but leaves q and k in memory unchanged.
   bool append = false;
   RopeAppendArgs rope;
+  // Where pages have rotated values (rotates_values): append rotates the value, and with rotates_back attention's output
+  // is rotated back, which sparse_layer leaves to rotate_heads.
+  bool rotates_back = false;
   const uint32_t* n_tokens =
       nullptr;  // Device memory: the position of the query, used instead of attn.pos; null: attn.pos is used.
   std::byte* scratch = nullptr;                  // attn_decode_scratch_bytes

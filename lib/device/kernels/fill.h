@@ -20,13 +20,16 @@ struct FillRowArgs {
   uint16_t* digests;  // of all layers, by row
   uint32_t digest_elements;
   uint64_t seed;
+  KvFormat format = KvFormat::kBf16;
 };
 
-// Fills the pool with values in [-1, 1), for benchmarks.
+// Fills the pool with values in [-1, 1), for benchmarks; quantised pages with any codes and one scale.
 struct FillNoiseArgs {
   uint16_t* pool;
-  uint64_t n_elements;
+  uint64_t n_elements;  // units of 16 bits
   uint64_t seed;
+  KvFormat format = KvFormat::kBf16;
+  uint32_t head_dim = 0;  // read unless the format is bf16
 };
 
 }  // namespace weir::device
