@@ -170,6 +170,7 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
     all.stop = stop_of(rules);
+    all.attn.rotates_back = false;  // rotate_output does it
     if (recalls()) {
       all.recall = recall_args(layer);
       all.recall.only_lists = parts != kAllParts;

@@ -67,9 +67,9 @@ void add_left_page(const KvTables& t, const LeftAt& left, uint32_t stream, uint3
   uint32_t rank = 0;
   for (uint32_t s = 0; s < stream; ++s) rank += t.window[s] != 0 && !t.is_local(s) ? 1 : 0;
   const uint32_t at = t.row_begin[stream] + row;
-  const uint16_t* page = left.pool + size_t{t.slots[at]} * 2 * kPageTokens * left.head_dim;
+  const uint16_t* page = left.pool + t.slots[at] * kv_page_bytes(left.format, left.head_dim) / sizeof(uint16_t);
   for (uint32_t i = 0; i < t.len[at]; ++i)
-    add_token(KvFormat::kBf16, page, i, left.head_dim, left.values + size_t{rank} * 2 * left.head_dim);
+    add_token(left.format, page, i, left.head_dim, left.values + size_t{rank} * 2 * left.head_dim);
   left.sums[rank].n_tokens += t.len[at];
   left.sums[rank].end = t.first_pos[at] + t.len[at];
 }

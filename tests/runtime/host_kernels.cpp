@@ -56,8 +56,18 @@ uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 // A number in [-1, 1).
-uint16_t noise(uint64_t seed, uint64_t i) {
-  return f32_to_bf16(static_cast<float>(static_cast<int32_t>(mix(seed + (i + 1) * 0x9E3779B97F4A7C15u))) * 0x1p-31f);
+float noise(uint64_t seed, uint64_t i) {
+  return static_cast<float>(static_cast<int32_t>(mix(seed + (i + 1) * 0x9E3779B97F4A7C15u))) * 0x1p-31f;
+}
+
+// The same in all elements of a page.
+void fill_page(KvFormat format, uint16_t* page, uint32_t head_dim, uint64_t seed, uint64_t first) {
+  std::vector<float> row(head_dim);
+  for (uint32_t i = 0; i < 2 * kPageTokens; ++i) {
+    for (uint32_t j = 0; j < head_dim; ++j) row[j] = noise(seed, first + size_t{i} * head_dim + j);
+    const auto part = i < kPageTokens ? keys_in(format, page, head_dim) : values_in(format, page, head_dim);
+    store_row(part, i % kPageTokens, row.data());
+  }
 }
 
 }  // namespace
@@ -204,7 +214,7 @@ Status rebuild_last_minmax(OpContext&, const KvView& kv) {
     const uint32_t row = kv.n_pages[head] - 1;
     const size_t at = size_t{head} * kv.capacity + row;
     if (kv.slots[at] == kNoSlot) continue;
-    digest_page(kv.digest, kv.stored_keys_of(head, row), kv.len[at], kv.digest_of(head, row));
+    digest_page(kv.digest, kv.keys_of(head, row), kv.len[at], kv.digest_of(head, row));
   }
   return {};
 }
@@ -212,17 +222,23 @@ Status rebuild_last_minmax(OpContext&, const KvView& kv) {
 // --- benchmarks ------------------------------------------------------------------------------------------------------
 
 Status fill_noise(OpContext&, const FillNoiseArgs& a) {
-  for (uint64_t i = 0; i < a.n_elements; ++i) a.pool[i] = noise(a.seed, i);
+  if (a.format == KvFormat::kBf16) {
+    for (uint64_t i = 0; i < a.n_elements; ++i) a.pool[i] = f32_to_bf16(noise(a.seed, i));
+    return {};
+  }
+  const size_t page = kv_page_bytes(a.format, a.head_dim) / sizeof(uint16_t);
+  for (uint64_t i = 0; i < a.n_elements; i += page) fill_page(a.format, a.pool + i, a.head_dim, a.seed, i);
   return {};
 }
 
 Status fill_row(OpContext&, const FillRowArgs& a) {
-  const size_t n = size_t{2} * kPageTokens * a.head_dim;
+  const size_t n = kv_page_bytes(a.format, a.head_dim) / sizeof(uint16_t);
   for (uint32_t s = 0; s < n_streams(a.tables); ++s) {
     uint16_t* const page = a.pool + seen(a.slots)[s] * n;
-    for (size_t i = 0; i < n; ++i) seen(a.pages)[s * n + i] = page[i] = noise(a.seed, s * n + i);
+    fill_page(a.format, page, a.head_dim, a.seed, size_t{s} * 2 * kPageTokens * a.head_dim);
+    std::copy_n(page, n, seen(a.pages) + s * n);
     if (a.digest == DigestKind::kNone || a.tables.window[s] != 0) continue;
-    digest_page(a.digest, keys_in<const uint16_t>(KvFormat::kBf16, page, a.head_dim), kPageTokens,
+    digest_page(a.digest, keys_in<const uint16_t>(a.format, page, a.head_dim), kPageTokens,
                 a.digests + (size_t{a.tables.row_begin[s]} + a.row) * a.digest_elements);
   }
   return {};

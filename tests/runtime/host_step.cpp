@@ -16,9 +16,11 @@
 #include "device/kernels/page_softmax.h"
 #include "device/kernels/page_stamp_at.h"
 #include "device/kernels/rope_append_at.h"
+#include "device/kernels/rotate_heads.h"
 #include "device/kernels/sparse_layer.h"
 #include "models/compensate.h"
 #include "ops/attn_progressive.h"
+#include "ops/hadamard.h"
 #include "tests/runtime/host_kernels.h"
 #include "tests/runtime/host_queue.h"
 #include "tests/runtime/host_session.h"
@@ -28,9 +30,9 @@ namespace {
 
 const OpTable& ops() { return cpu_backend().ops; }
 
-// What rope_append leaves in q, q_sink and k, which stay as they are in the session's buffers.
+// What rope_append leaves in q, q_sink and k, and the rotated v, which stay as they are in the session's buffers.
 struct Rotated {
-  std::vector<float> q, q_sink, k;
+  std::vector<float> q, q_sink, k, v;
 
   // Appends to the pages of rope.kv.
   Status append(OpContext& cx, RopeAppendArgs rope, uint32_t pos) {
@@ -38,8 +40,11 @@ struct Rotated {
     q.assign(rope.q, rope.q + n);
     k.assign(rope.k, rope.k + size_t{rope.kv.n_kv_heads} * rope.kv.head_dim);
     q_sink.resize(rope.cos_sin_sink != nullptr ? n : 0);
+    v.assign(rope.v, rope.v + k.size());
+    if (rotates_values(rope.kv.format)) rotate_rows(*cx.pool, v.data(), rope.kv.n_kv_heads, rope.kv.head_dim);
     rope.q = q.data();
     rope.k = k.data();
+    rope.v = v.data();
     rope.q_sink = sink();
     rope.pos = pos;
     return ops().rope_append(cx, rope);
@@ -80,6 +85,7 @@ Status attend(OpContext& cx, const AttnDecodeArgs& a, const AttnPagedArgs& attn,
   const uint32_t* const n = stops != nullptr         ? stops->n_select
                             : attn.select != nullptr ? attn.n_select
                                                      : attn.kv.n_pages;
+  if (a.rotates_back) rotate_rows(*cx.pool, attn.out, attn.n_heads, attn.kv.head_dim);
   for (uint32_t i = 0; i < n_lists(attn) && a.pages_attended != nullptr; ++i) *a.pages_attended += n[i];
   return {};
 }
@@ -90,6 +96,11 @@ Status rope_append_at(OpContext& cx, const RopeAppendAtArgs& a) {
   RopeAppendArgs op = a.op;
   op.pos = *a.n_tokens;
   return ops().rope_append(cx, op);
+}
+
+Status rotate_heads(OpContext& cx, const RotateHeadsArgs& a) {
+  rotate_rows(*cx.pool, a.x, a.n_rows, a.head_dim);
+  return {};
 }
 
 Status page_stamp_at(OpContext& cx, const PageStampAtArgs& a) {

@@ -19,7 +19,7 @@ struct AttnDecodeArgs {
   bool append = false;
   RopeAppendArgs rope;
   // Where pages have rotated values (rotates_values): append rotates the value, and with rotates_back attention's output
-  // is rotated back, which sparse_layer leaves to rotate_heads.
+  // is rotated back, which sparse_layer cannot do.
   bool rotates_back = false;
   const uint32_t* n_tokens =
       nullptr;  // Device memory: the position of the query, used instead of attn.pos; null: attn.pos is used.
