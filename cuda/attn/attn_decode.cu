@@ -110,7 +110,8 @@ __device__ Place append_place(const KernelArgs& k, const Job& job) {
   if (!k.op.append) return {};
   const uint32_t append_row = k.op.rope.append_row[job.kv_head];
   const size_t row = job.table + append_row;
-  return {kv.slots[row], job.pos - kv.first_pos[row], static_cast<uint32_t>(kv.digest_index(job.kv_head, append_row))};
+  return {kv.slots[row], job.pos - kv.first_pos[row], static_cast<uint32_t>(kv.digest_index(job.kv_head, append_row)),
+          kv.is_open(job.kv_head, append_row) ? kv.open_page(job.kv_head, append_row) : nullptr};
 }
 
 // What rotates a step's heads, prefetched, and the heads of this warp.
@@ -207,15 +208,19 @@ __device__ PageRows<value_format(kFormat), const uint16_t> values_of(const Head&
 // Logits of a page to base 2, kUnseen for tokens that the query does not see.
 template <KvFormat kFormat, class Head, class F>
 __device__ void page_logits(const Head& size, const KernelArgs& k, const Job& job, const PageInfo& page,
-                            const PageKeys<key_format(kFormat), Head::kDim>& keys, const F& fragment,
-                            const Shared<Head::kDim>& s, float (&logit)[2][2]) {
+                            const PageKeys<key_format(kFormat), Head::kDim>& keys, const uint16_t* open,
+                            const F& fragment, const Shared<Head::kDim>& s, float (&logit)[2][2]) {
   constexpr uint32_t kDim = Head::kDim;
   const AttnPagedArgs& a = k.op.attn;
   const float scale = a.scale * kLog2E;
   const uint32_t c = threadIdx.x % 4;
   const bool sink =
       page.row < a.n_sink_pages && (a.q_sink != nullptr || (k.op.append && k.op.rope.cos_sin_sink != nullptr));
-  page_dots(size, keys, fragment, logit);
+  if (kFormat != KvFormat::kBf16 && open != nullptr) {
+    open_page_dots(size, open, page.len, fragment, logit);
+  } else {
+    page_dots(size, keys, fragment, logit);
+  }
   float sink_logit[2][2] = {};
   if (sink) {
     const auto sink_fragment = [&](uint32_t i, uint32_t(&out)[4]) {
@@ -223,6 +228,8 @@ __device__ void page_logits(const Head& size, const KernelArgs& k, const Job& jo
     };
     if constexpr (kFormat == KvFormat::kBf16) {
       page_dots(size, keys, sink_fragment, sink_logit);
+    } else if (open != nullptr) {
+      open_page_dots(size, open, page.len, sink_fragment, sink_logit);
     } else {
       // Keys that were decoded for the other query would otherwise stay in registers for this rare case.
       PageKeys<key_format(kFormat), kDim> again;
@@ -277,6 +284,13 @@ __device__ Run pages_of_warp(const Job& job) {
   return {begin, begin < end ? (end - begin + kWarps - 1) / kWarps : 0};
 }
 
+// The page in bf16 if it takes tokens and others are quantised, or null.
+template <KvFormat kFormat>
+__device__ const uint16_t* open_page_of(const AttnPagedArgs& a, const Job& job, const PageInfo& page) {
+  if (kFormat == KvFormat::kBf16 || page.len == kPageTokens) return nullptr;
+  return a.kv.is_open(job.kv_head, page.row) ? a.kv.open_page(job.kv_head, page.row) : nullptr;
+}
+
 // Whether queries and values, besides keys and sums, fit in a thread's registers. Wider heads read the query from
 // shared memory and each page's values when they are needed.
 template <class Head>
@@ -323,18 +337,28 @@ __device__ void attend_split(const Head& size, const KernelArgs& k, const Job& j
     const bool here = loaded && i == 0;
     if (i % kWarp == 0 && !here) read_ahead(size, a, job, run, i, ahead);
     if (kFits && !here) load_values(size, values_of<kFormat>(size, a, ahead.page), ahead.page.len, ahead.values);
+    const uint16_t* open = open_page_of<kFormat>(a, job, ahead.page);
     float weight[2][2];
-    page_logits<kFormat>(size, k, job, ahead.page, ahead.keys, fragment, s, weight);
+    page_logits<kFormat>(size, k, job, ahead.page, ahead.keys, open, fragment, s, weight);
     const bool more = i + 1 < run.count && (i + 1) % kWarp != 0;
     const PageInfo next = shuffle_info(ahead.infos, (i + 1) % kWarp);
     if (more) load_keys(size, keys_of<kFormat>(size, a, next), next.len, ahead.keys);
     const float mass = fold_page(weight, sum, [&](float shrink) { acc.scale(shrink); });
     if (a.page_mass != nullptr && lane % 4 == 0 && head < k.heads_per_list)
       a.page_mass[size_t{job.first_head + head} * a.kv.capacity + run.first + i * kWarps] = mass;
-    if constexpr (kFits) {
-      acc.add(size, ahead.values, weight);
+    const auto add_page = [&] {
+      if constexpr (kFits) {
+        acc.add(size, ahead.values, weight);
+      } else {
+        acc.load_and_add(size, values_of<kFormat>(size, a, ahead.page), ahead.page.len, weight);
+      }
+    };
+    if constexpr (kFormat == KvFormat::kBf16) {
+      add_page();
+    } else if (open == nullptr) {
+      add_page();
     } else {
-      acc.load_and_add(size, values_of<kFormat>(size, a, ahead.page), ahead.page.len, weight);
+      acc.add_open_page(size, open + kPageTokens * size.dim(), ahead.page.len, weight);
     }
     if (more) ahead.page = next;
   }

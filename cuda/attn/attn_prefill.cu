@@ -48,6 +48,7 @@ struct __align__(16) PageEntry {
   uint32_t begin, end;  // begin has the flag kAllSeen when every row sees the whole page
 };
 constexpr uint32_t kAllSeen = 0x100;
+constexpr uint32_t kIsOpen = 0x200;  // also in begin: the page takes tokens, and its rows are in bf16 as well
 
 __device__ inline float exp2_fast(float x) {
   float y;
@@ -76,7 +77,7 @@ struct BlockSpan {
 // Lists the next pages of `list` that the block sees, until `entries` is nearly full or the list ends. Returns their
 // number, and fills up the last step with empty pages. `next` is the list index to continue at. All threads of the
 // block take part.
-template <uint32_t kStepPages>
+template <uint32_t kStepPages, KvFormat kFormat>
 __device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, const BlockSpan& span, bool for_sinks,
                                uint32_t& next, PageEntry* entries, uint32_t* warp_counts) {
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -99,6 +100,7 @@ __device__ uint32_t find_pages(const AttnPagedArgs& a, const PageList& list, con
                             entry.first_pos + kPageTokens - 1 <= span.first &&
                             (entry.first_pos >= span.last_begin || entry.first_pos + kPageTokens <= span.sight.n_sink);
       if (is_whole) entry.begin |= kAllSeen;
+      if (kFormat != KvFormat::kBf16 && len < kPageTokens && a.kv.open != nullptr) entry.begin |= kIsOpen;
     }
     const uint32_t seen = __ballot_sync(kAllLanes, is_seen);
     if (lane == 0) warp_counts[warp] = __popc(seen);
@@ -299,6 +301,25 @@ __device__ uint4 decode_chunk(const PageRows<kRow, const uint16_t>& rows, uint32
                       rows.scales(token)[chunk / (kScaleElements / 8)]);
 }
 
+// Eight elements of a row of keys or values that is attended before it is rounded to the format of the pages. `part`: 0
+// for keys, 1 for values. False: it is in its page alone.
+__device__ inline bool read_exact(const AttnPagedArgs& a, uint32_t kv_head, const PageEntry& entry, uint32_t token,
+                                  uint32_t part, uint32_t channel, uint4& out) {
+  const uint32_t pos = entry.first_pos + token, d = a.kv.head_dim;
+  if (a.k_rows != nullptr && pos >= a.pos) {
+    const float* row = (part == 0 ? a.k_rows : a.v_rows) + (size_t{pos - a.pos} * a.kv.n_kv_heads + kv_head) * d;
+    const float4 x = *reinterpret_cast<const float4*>(row + channel),
+                 y = *reinterpret_cast<const float4*>(row + channel + 4);
+    out = make_uint4(pack_bf16(x.x, x.y), pack_bf16(x.z, x.w), pack_bf16(y.x, y.y), pack_bf16(y.z, y.w));
+    return true;
+  }
+  if ((entry.begin & kIsOpen) == 0) return false;
+  const uint16_t* page =
+      a.kv.open + entry.first_pos / kPageTokens % 2 * a.kv.open_half + size_t{kv_head} * (2 * kPageTokens * d);
+  out = *reinterpret_cast<const uint4*>(page + (part * kPageTokens + token) * d + channel);
+  return true;
+}
+
 // Starts the copies of a step's pages to `to` in shared memory, as they are stored.
 template <KvFormat kFormat, class Head>
 __device__ void copy_pages_raw(const AttnPagedArgs& a, const Head& size, const PageEntry* entries, uint32_t to) {
@@ -315,7 +336,8 @@ __device__ void copy_pages_raw(const AttnPagedArgs& a, const Head& size, const P
 
 // Decodes the pages `from` of a step to the stage `to`, with zeros for what they do not hold.
 template <KvFormat kFormat, class Head>
-__device__ void decode_pages(const Head& size, const PageEntry* entries, const unsigned char* from, unsigned char* to) {
+__device__ void decode_pages(const AttnPagedArgs& a, uint32_t kv_head, const Head& size, const PageEntry* entries,
+                             const unsigned char* from, unsigned char* to) {
   constexpr uint32_t kDim = Head::kDim, kRowChunks = kDim / 8;
   const uint32_t chunk = threadIdx.x % kRowChunks, first_row = threadIdx.x / kRowChunks;
   for (uint32_t p = 0; p < step_pages(kDim); ++p) {
@@ -323,13 +345,15 @@ __device__ void decode_pages(const Head& size, const PageEntry* entries, const u
     unsigned char* decoded = to + p * WarpRows<Head>::kPageBytes;
     const auto keys = keys_at<kFormat>(page, size.dim());
     const auto values = values_at<kFormat>(page, size.dim());
-    const uint32_t end = size.has(chunk * 8) ? entries[p].end : 0;
-#pragma unroll
+    const PageEntry entry = entries[p];
+    const uint32_t end = size.has(chunk * 8) ? entry.end : 0;
     for (uint32_t row = first_row; row < kPageTokens; row += kThreads / kRowChunks) {
-      *reinterpret_cast<uint4*>(decoded + chunk_offset<kDim>(row, chunk)) =
-          row < end ? decode_chunk(keys, row, chunk) : make_uint4(0, 0, 0, 0);
-      *reinterpret_cast<uint4*>(decoded + chunk_offset<kDim>(kPageTokens + row, chunk)) =
-          row < end ? decode_chunk(values, row, chunk) : make_uint4(0, 0, 0, 0);
+      uint4 key = make_uint4(0, 0, 0, 0), value = key;
+      if (row < end && !read_exact(a, kv_head, entry, row, 0, chunk * 8, key)) key = decode_chunk(keys, row, chunk);
+      if (row < end && !read_exact(a, kv_head, entry, row, 1, chunk * 8, value))
+        value = decode_chunk(values, row, chunk);
+      *reinterpret_cast<uint4*>(decoded + chunk_offset<kDim>(row, chunk)) = key;
+      *reinterpret_cast<uint4*>(decoded + chunk_offset<kDim>(kPageTokens + row, chunk)) = value;
     }
   }
 }
@@ -429,7 +453,8 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
     uint32_t next = 0;
     while (next < list.n) {
       const uint32_t n_steps =
-          (find_pages<kStepPages>(a, list, span, phase == 0, next, entries, warp_counts) + kStepPages - 1) / kStepPages;
+          (find_pages<kStepPages, kFormat>(a, list, span, phase == 0, next, entries, warp_counts) + kStepPages - 1) /
+          kStepPages;
       if (n_steps > 0) copy_step(0);
       for (uint32_t step = 0; step < n_steps; ++step) {
         wait_copies<0>();
@@ -439,7 +464,7 @@ __global__ void __launch_bounds__(kThreads, is_wide(Head::kDim) ? 1 : 2)
         if constexpr (kFormat == KvFormat::kBf16) {
           rows.attend(a, span.sight, base + step % 2 * kStepPages * kPageBytes, of_step);
         } else {
-          decode_pages<kFormat>(rows.size, of_step, stages + raw_at(step), stages);
+          decode_pages<kFormat>(a, kv_head, rows.size, of_step, stages + raw_at(step), stages);
           __syncthreads();
           rows.attend(a, span.sight, base, of_step);
         }

@@ -13,6 +13,28 @@ constexpr uint32_t kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr float kUnseen = -__builtin_huge_valf();
 
+// Where a token's key or value is that is attended: a prompt's own rows, the open page, or its page in the pool.
+template <KvFormat kFormat>
+struct RowSource {
+  const float* own = nullptr;
+  const uint16_t* open = nullptr;  // the rows of keys; values are behind them
+  uint32_t token;
+
+  __device__ RowSource(const AttnPagedArgs& a, uint32_t kv_head, uint32_t row, const float* rows, uint32_t t)
+      : token(t) {
+    if constexpr (kFormat == KvFormat::kBf16) return;
+    const uint32_t pos = a.kv.first_pos[size_t{kv_head} * a.kv.capacity + row] + t;
+    if (rows != nullptr && pos >= a.pos) own = rows + (size_t{pos - a.pos} * a.kv.n_kv_heads + kv_head) * a.kv.head_dim;
+    if (a.kv.is_open(kv_head, row)) open = a.kv.open_page(kv_head, row);
+  }
+  // `part`: 0 for keys, 1 for values.
+  template <class Rows>
+  __device__ float at(const Rows& stored, uint32_t part, uint32_t i) const {
+    if (own != nullptr) return own[i];
+    return open != nullptr ? bf16_to_float(open[(part * kPageTokens + token) * stored.d + i]) : stored.at(token, i);
+  }
+};
+
 // A query row of one head, in shared memory.
 struct Query {
   const float* q;
@@ -25,7 +47,8 @@ struct Query {
 // Logit of token lane / 2 of a page, -inf if the query does not see it. Two lanes share a token, in pieces of 8
 // elements.
 template <KvFormat kFormat>
-__device__ float page_logit(const AttnPagedArgs& a, const Query& query, const PageList& list, uint32_t row) {
+__device__ float page_logit(const AttnPagedArgs& a, const Query& query, const PageList& list, uint32_t kv_head,
+                            uint32_t row) {
   const uint32_t token = threadIdx.x % kWarp / 2, half = threadIdx.x % 2;
   const uint32_t dim = a.kv.head_dim;
   const uint32_t first_pos = a.kv.first_pos[list.table + row], len = a.kv.len[list.table + row];
@@ -43,8 +66,8 @@ __device__ float page_logit(const AttnPagedArgs& a, const Query& query, const Pa
         dot +=
             q[i + 4] * bf16_low(k.z) + q[i + 5] * bf16_high(k.z) + q[i + 6] * bf16_low(k.w) + q[i + 7] * bf16_high(k.w);
       } else {
-        const auto keys = keys_at<kFormat>(page, dim);
-        for (uint32_t j = i; j < i + 8; ++j) dot += q[j] * keys.at(token, j);
+        const RowSource<kFormat> source(a, kv_head, row, a.k_rows, token);
+        for (uint32_t j = i; j < i + 8; ++j) dot += q[j] * source.at(keys_at<kFormat>(page, dim), 0, j);
       }
     }
   }
@@ -97,7 +120,7 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
   for (uint32_t i = 0; i < list.n; ++i) {
     const uint32_t row = list.row(i);
     if (a.kv.first_pos[list.table + row] > query.pos) break;
-    const float logit = page_logit<kFormat>(a, query, list, row);
+    const float logit = page_logit<kFormat>(a, query, list, kv_head, row);
     const float top = fmaxf(high, warp_max(logit));
     if (__any_sync(kAllLanes, logit != kUnseen) == 0) continue;
     const float base = top == kUnseen ? 0.0f : top;
@@ -112,9 +135,10 @@ __global__ void __launch_bounds__(kThreads) attn_prefill_plain_kernel(AttnPagedA
     for (uint32_t j = 0; j < kPageTokens; ++j) {
       const float w = __shfl_sync(kAllLanes, weight, j * 2);
       if (w == 0.0f) continue;
+      const RowSource<kFormat> source(a, kv_head, row, a.v_rows, j);
 #pragma unroll
       for (uint32_t k = 0; k < kMaxHeadDim / kWarp; ++k) {
-        if (k * kWarp + lane < dim) sums[k] += w * values.at(j, k * kWarp + lane);
+        if (k * kWarp + lane < dim) sums[k] += w * source.at(values, 1, k * kWarp + lane);
       }
     }
   }
@@ -148,7 +172,7 @@ __global__ void __launch_bounds__(kMassWarps* kWarp) attn_page_mass_kernel(AttnP
 
   float high = kUnseen, sum = 0.0f;  // of the warp's pages
   for (uint32_t i = warp; i < list.n; i += kMassWarps) {
-    const float logit = page_logit<kFormat>(a, query, list, list.row(i));
+    const float logit = page_logit<kFormat>(a, query, list, kv_head, list.row(i));
     const float top = warp_max(logit);
     const float page_sum = 0.5f * warp_sum(logit == kUnseen ? 0.0f : expf(logit - top));
     const float page_lse = top == kUnseen ? kUnseen : top + logf(page_sum);

@@ -136,10 +136,14 @@ struct Stream {
     for (uint32_t first = 0; first < k.group; first += kHeads) {
       const uint32_t heads = min(kHeads, k.group - first);
       float weight[2][2];
-      page_dots(
-          size, in,
-          [&](uint32_t i, uint32_t(&out)[4]) { query_fragment<key_format(kFormat), kDim>(q + first, heads, i, out); },
-          weight);
+      const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+        query_fragment<key_format(kFormat), kDim>(q + first, heads, i, out);
+      };
+      if (kFormat != KvFormat::kBf16 && a.kv.is_open(kv_head, row)) {
+        open_page_dots(size, a.kv.open_page(kv_head, row), len, fragment, weight);
+      } else {
+        page_dots(size, in, fragment, weight);
+      }
 #pragma unroll
       for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t token = i / 2 * 8 + lane % 4 * 2 + i % 2;

@@ -246,6 +246,32 @@ __device__ void page_dots(const Head& size, const PageKeys<kRow, Head::kDim>& ke
   }
 }
 
+// The same for the page that takes tokens, of which quantised pages have rows in bf16 (KvView::open_page).
+template <class Head, class F>
+__device__ void open_page_dots(const Head& size, const uint16_t* keys, uint32_t len, const F& fragment,
+                               float (&out)[2][2]) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  float c[2][4] = {};
+#pragma unroll 2
+  for (uint32_t i = 0; i < Head::kDim / 16; ++i) {
+    const uint32_t channel = channel_of_step<RowFormat::kQ8>(i);
+    uint32_t a[4];
+    fragment(i, a);
+#pragma unroll
+    for (uint32_t t = 0; t < 2; ++t) {
+      const uint32_t token = t * 8 + lane / 4;
+      const uint2 b =
+          token < len && size.has(channel) ? load_as<uint2>(keys + token * size.dim() + channel) : make_uint2(0, 0);
+      mma_bf16(c[t], a, __byte_perm(b.x, b.y, 0x5410), __byte_perm(b.x, b.y, 0x7632));
+    }
+  }
+#pragma unroll
+  for (uint32_t t = 0; t < 2; ++t) {
+    out[t][0] = c[t][0] + c[t][2];
+    out[t][1] = c[t][1] + c[t][3];
+  }
+}
+
 __device__ inline void split_weights(const float (&weight)[2][2], uint32_t (&a)[4]) {
   a[0] = split_bf16(weight[0][0], weight[0][1], a[1]);
   a[2] = split_bf16(weight[1][0], weight[1][1], a[3]);
@@ -345,6 +371,27 @@ struct QuantisedSums {
       typename Values::Part part;
       load_values_part<Head, kRow>(size, values, len, p, part);
       add_part(size, part, a, p);
+    }
+  }
+  // The same for the page that takes tokens, in bf16.
+  template <class Head>
+  __device__ void add_open_page(const Head& size, const uint16_t* values, uint32_t len, const float (&weight)[2][2]) {
+    uint32_t w[4];
+    split_weights(weight, w);
+#pragma unroll
+    for (uint32_t i = 0; i < kSums; ++i) {
+      const uint32_t channel = channel_of(i);
+      uint32_t pair[4], a[4];
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) {
+        const uint32_t token = threadIdx.x % 4 * 2 + j % 2 + j / 2 * 8;
+        pair[j] = token < len && size.has(channel) ? load_as<uint32_t>(values + token * size.dim() + channel) : 0;
+      }
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j)
+        a[j] = __byte_perm(pair[j / 2 * 2], pair[j / 2 * 2 + 1], j % 2 == 0 ? 0x5410 : 0x7632);
+      mma_bf16(sum[i], a, w[0], w[2]);
+      mma_bf16(sum[i], a, w[1], w[3]);
     }
   }
   template <class Store>

@@ -88,6 +88,7 @@ struct HeadInRegisters : LanePairs<Head> {
 struct Place {
   uint32_t slot, in_page;
   uint32_t digest;  // KvView::digest_index
+  uint16_t* open;   // where the page's rows are in bf16 if its format is another one and it takes more tokens, or null
 };
 // Computes the digest of the page that the step's key filled, by the warp that stored the key; each lane takes the
 // channels whose new key it wrote itself. Called in one of 16 steps.
@@ -162,6 +163,11 @@ struct NewToken {
     } else {
       const float stored = store_block(keys_at<kFormat>(page, d), place.in_page, j, key);
       store_block(values_at<kFormat>(page, d), place.in_page, j, value);
+      if (place.open != nullptr) {
+        uint16_t* row = place.open + size_t{place.in_page} * d + j * kWarp + threadIdx.x % kWarp;
+        row[0] = float_to_bf16(key);
+        row[kPageTokens * d] = float_to_bf16(value);
+      }
       return float_to_bf16(stored);
     }
   }

@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
                  open = read_row<false>(w, k.rope.append_row[w.kv_head]);
   const Rotation<kDim> rotation(w);
   tile.load(w, own, digest);
-  const Place place = {open.slot, w.pos - open.first_pos, w.digest_index(k.rope.append_row[w.kv_head])};
+  const Place place = {open.slot, w.pos - open.first_pos, w.digest_index(k.rope.append_row[w.kv_head]), nullptr};
   s.top.clear();
   PoolPage page;
   if constexpr (kRecalls) page = begin_recall(w);

@@ -39,6 +39,8 @@ __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs 
   if (first >= len) return;
   const uint16_t* page_at = a.kv.pool + size_t{a.kv.slots[at]} * a.kv.page_elements();
   const auto keys = keys_at<kFormat>(page_at, d);
+  const uint16_t* open = nullptr;
+  if (kFormat != KvFormat::kBf16 && a.kv.is_open(kv_head, page)) open = a.kv.open_page(kv_head, page);
   float key[kTokens][2 * kPairs];
 #pragma unroll
   for (uint32_t t = 0; t < kTokens; ++t) {
@@ -51,8 +53,12 @@ __global__ void __launch_bounds__(kBlock) token_mass_kernel(const TokenMassArgs 
         key[t][2 * j] = bf16_low(pair);
         key[t][2 * j + 1] = bf16_high(pair);
       } else {
-        key[t][2 * j] = is_there ? keys.at(first + t, i) : 0.0f;
-        key[t][2 * j + 1] = is_there ? keys.at(first + t, i + 1) : 0.0f;
+        const auto at_channel = [&](uint32_t channel) {
+          if (!is_there) return 0.0f;
+          return open != nullptr ? bf16_to_float(open[(first + t) * d + channel]) : keys.at(first + t, channel);
+        };
+        key[t][2 * j] = at_channel(i);
+        key[t][2 * j + 1] = at_channel(i + 1);
       }
     }
   }

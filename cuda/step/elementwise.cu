@@ -104,11 +104,17 @@ __device__ void store_token(const RopeAppendArgs& a, uint32_t tok, uint32_t kv_h
       keys[kPageTokens * d + i] = float_to_bf16(a.v[from + i]);
     }
   } else {
+    const uint32_t row = a.append_row[kv_head] + offset / kPageTokens;
     uint16_t* page = a.kv.pool + slot * page_units<kFormat>(d);
+    uint16_t* open = a.kv.is_open(kv_head, row) ? a.kv.open_page(kv_head, row) : nullptr;
     for (uint32_t block = 0; block < d / kScaleElements; ++block) {
       const size_t at = from + block * kScaleElements + lane;
       store_block(keys_at<kFormat>(page, d), offset % kPageTokens, block, a.k[at]);
       store_block(values_at<kFormat>(page, d), offset % kPageTokens, block, a.v[at]);
+      if (open == nullptr) continue;
+      uint16_t* in_bf16 = open + offset % kPageTokens * d + block * kScaleElements + lane;
+      in_bf16[0] = float_to_bf16(a.k[at]);
+      in_bf16[kPageTokens * d] = float_to_bf16(a.v[at]);
     }
   }
 }

@@ -50,6 +50,10 @@ Status BaseSession::chunk_attention(const DeviceChunk& chunk, uint32_t layer) {
     WEIR_TRY(ops_.page_digest(a_.cx, {append.kv, append.append_row, pass.n_tok / kPageTokens + 2}));
   AttnPagedArgs attn = attn_paged_args(pass, attention, layer);
   attn.lse = is_ruled(attention) ? a_.b.lse : nullptr;
+  if (append.kv.format != KvFormat::kBf16 && chunk.n_tok > 1) {
+    attn.k_rows = append.k;
+    attn.v_rows = append.v;
+  }
   if (!chunk.sink_moved) attn.q_sink = nullptr;  // both queries are equal: one pass, with the bits of dense attention
   uint32_t n_rows = 0;
   if (chunk.pages != nullptr && is_ruled(attention) && chunk.pages->in_units(layer, n_rows)) {

@@ -91,7 +91,8 @@ void DeviceWindow::lay_out(const KvView& kv, uint32_t max_rows, uint32_t n_heads
 }
 
 bool attends_on_device(const Step& s, const AttnPagedArgs& attn) {
-  return s.device != nullptr && s.device->window.n_rows != 0 && attn.n_tok >= kMinRows;
+  return s.device != nullptr && s.device->window.n_rows != 0 && attn.n_tok >= kMinRows &&
+         attn.kv.format == KvFormat::kBf16;
 }
 
 Status attend_chunk_on_device(Step& s, AttnPagedArgs attn, uint32_t layer) {

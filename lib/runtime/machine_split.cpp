@@ -26,13 +26,10 @@ void lay_out_device_rows(const SessionSetup& setup, const PolicyNeeds& needs, Se
   shapes.history_tokens = 0;
   rows.cx.scratch_bytes = setup.rows->backend->scratch_bytes(shapes);
   rows.cx.scratch = p.rows.take<std::byte>(rows.cx.scratch_bytes);
-  // The device attends prompts if it can: with one query per row, and one window for all heads, and values that need
-  // not be rotated back.
-  const Backend& backend = *setup.rows->backend;
-  if (backend.ops.attn_paged == nullptr || needs.sink_query || setup.kv.windows.any()) return;
-  if (setup.kv.format != KvFormat::kBf16 && (!backend.quantised_pages || rotates_values(setup.kv.format))) return;
+  // The device attends prompts if it can: with one query per row, one window for all heads, and pages in bf16.
+  if (setup.rows->backend->ops.attn_paged == nullptr || needs.sink_query || setup.kv.windows.any()) return;
+  if (setup.kv.format != KvFormat::kBf16) return;
   KvView kv;
-  kv.format = setup.kv.format;
   kv.n_kv_heads = c.n_kv_heads;
   kv.head_dim = c.head_dim;
   rows.window.lay_out(kv, setup.kv.max_capacity(), c.n_heads, setup.max_tok, p.rows, p.staging);
