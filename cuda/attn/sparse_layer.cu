@@ -197,7 +197,7 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
 // What a kernel does beyond selecting pages and attending them.
 enum class Extra : uint8_t { kNone, kRecalls, kStops };
 
-template <uint32_t kDim, AggMode kAgg, Extra kExtra>
+template <uint32_t kDim, AggMode kAgg, Extra kExtra, KvFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_constant__ KernelArgs k) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr bool kRecalls = kExtra == Extra::kRecalls;
@@ -214,7 +214,11 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
                  open = read_row<false>(w, k.rope.append_row[w.kv_head]);
   const Rotation<kDim> rotation(w);
   tile.load(w, own, digest);
-  const Place place = {open.slot, w.pos - open.first_pos, w.digest_index(k.rope.append_row[w.kv_head]), nullptr};
+  const KvView& kv = k.attn.kv;
+  const uint32_t append_row = k.rope.append_row[w.kv_head];
+  const Place place = {
+      open.slot, w.pos - open.first_pos, w.digest_index(append_row),
+      kFormat != KvFormat::kBf16 && kv.is_open(w.kv_head, append_row) ? kv.open_page(w.kv_head, append_row) : nullptr};
   s.top.clear();
   PoolPage page;
   if constexpr (kRecalls) page = begin_recall(w);
@@ -224,7 +228,7 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   if (appends) {
     const FixedHead<kDim> size(kDim);
     const Turns<FixedHead<kDim>> turns(k.rope);
-    NewToken<FixedHead<kDim>, KvFormat::kBf16> token;
+    NewToken<FixedHead<kDim>, kFormat> token;
     token.load(size, k.rope, k.attn.kv, w.kv_head, place);
     token.store(size, k.rope, turns, k.attn.kv, place, s.key);
   }
@@ -255,14 +259,14 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   push_keys<kDim, kAgg, kRecalls>(w, entry);
   cluster_sync();
   if constexpr (kExtra == Extra::kStops) {
-    count_attended(w, attend_until_enough(w));
+    count_attended(w, attend_until_enough<kDim, kFormat>(w));
   } else {
     const uint32_t n_listed = list_pages<kDim, kRecalls>(w);
     if constexpr (kRecalls) {
       if (w.rank == 0 && warp + 1 == kWarps) note_recall(w);
-      bring_pages(w, n_listed);
+      bring_pages<kDim, kFormat>(w, n_listed);
     }
-    attend(w, n_listed);
+    attend<kDim, kFormat>(w, n_listed);
   }
   __syncthreads();
   push_parts(w);
@@ -285,15 +289,18 @@ size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
 
 using Kernel = void (*)(KernelArgs);
 
+// Quantised pages have kernels for the defaults alone.
 template <uint32_t kDim, Extra kExtra>
-Kernel kernel_of(AggMode agg) {
+Kernel kernel_of(KvFormat format, AggMode agg) {
+  if (format != KvFormat::kBf16 && agg != AggMode::kMaxZ) return nullptr;
   switch (agg) {
     case AggMode::kMaxZ:
-      return sparse_layer_kernel<kDim, AggMode::kMaxZ, kExtra>;
+      return with_kv_format(format,
+                            [](auto f) -> Kernel { return sparse_layer_kernel<kDim, AggMode::kMaxZ, kExtra, f()>; });
     case AggMode::kMeanRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMeanRaw, kExtra>;
+      return sparse_layer_kernel<kDim, AggMode::kMeanRaw, kExtra, KvFormat::kBf16>;
     case AggMode::kMaxRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMaxRaw, kExtra>;
+      return sparse_layer_kernel<kDim, AggMode::kMaxRaw, kExtra, KvFormat::kBf16>;
     case AggMode::kSumProb:
     case AggMode::kMaxProb:
     case AggMode::kQHead:
@@ -304,9 +311,10 @@ Kernel kernel_of(AggMode agg) {
 
 template <uint32_t kDim>
 Kernel kernel_of(const SparseLayerArgs& a) {
-  if (a.recall.tables.slots != nullptr) return kernel_of<kDim, Extra::kRecalls>(a.select.agg);
-  return a.stop.microbatch != 0 ? kernel_of<kDim, Extra::kStops>(a.select.agg)
-                                : kernel_of<kDim, Extra::kNone>(a.select.agg);
+  const KvFormat format = a.attn.attn.kv.format;
+  if (a.recall.tables.slots != nullptr) return kernel_of<kDim, Extra::kRecalls>(format, a.select.agg);
+  return a.stop.microbatch != 0 ? kernel_of<kDim, Extra::kStops>(format, a.select.agg)
+                                : kernel_of<kDim, Extra::kNone>(format, a.select.agg);
 }
 
 // A block's scratch memory lies where the values of pages come later. The word of a page that is not in the pool says
@@ -367,10 +375,10 @@ bool has_sparse_layer(const SparseLayerArgs& a) {
   // Both use the same estimate.
   static_assert(WEIR_DIGEST_KINDS == 7);
   const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;
-  const bool plain = a.attn.append && is_box && t.kv.format == KvFormat::kBf16 &&
-                     (t.kv.head_dim == 64 || t.kv.head_dim == 128) && t.n_heads / t.kv.n_kv_heads <= kHeads &&
-                     !t.list_per_head && t.window == 0 && t.head_windows == nullptr && t.soft_cap == 0.0f &&
-                     t.page_mass == nullptr && a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
+  const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
+                     t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
+                     t.head_windows == nullptr && t.soft_cap == 0.0f && t.page_mass == nullptr &&
+                     a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&
                      t.kv.capacity <= kMaxRows && (a.recall.tables.slots == nullptr || has_recall(a)) &&
                      (a.stop.microbatch == 0 || (a.stop.bound == nullptr && a.recall.tables.slots == nullptr));
   Launch launch;

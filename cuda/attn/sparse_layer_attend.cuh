@@ -40,9 +40,33 @@ __device__ void add_shared_values(const uint4* values, const float (&weight)[2][
 }
 
 // What a warp has attended. The running softmax and the logits of a page belong to head lane / 4, sums of values to the
-// heads lane % 4 * 2 and the next one.
-template <uint32_t kDim>
+// heads lane % 4 * 2 and the next one. Values in bf16 come through shared memory; quantised ones are decoded from
+// registers, in which they take half the room or less.
+template <uint32_t kDim, KvFormat kFormat>
 struct WarpSums {
+  using Page = PageValues<value_format(kFormat), kDim>;  // the values of the page that was begun
+  Running softmax;
+  Page page;
+  const uint16_t* open;  // its values in bf16 if it takes tokens, or null
+  uint32_t len;
+  ValueSums<value_format(kFormat), kDim> acc;
+
+  __device__ void scale(float factor) { acc.scale(factor); }
+  __device__ void add(const Work<kDim>&, const float (&weight)[2][2]) {
+    const FixedHead<kDim> size(kDim);
+    if (open == nullptr) {
+      acc.add(size, page, weight);
+    } else {
+      acc.add_open_page(size, open, len, weight);
+    }
+  }
+  template <class Store>
+  __device__ void for_each(const Store& store) const {
+    acc.for_each(store);
+  }
+};
+template <uint32_t kDim>
+struct WarpSums<kDim, KvFormat::kBf16> {
   Running softmax;
   float acc[kDim / 16][4] = {};
 
@@ -54,14 +78,15 @@ struct WarpSums {
     for (uint32_t i = 0; i < kDim / 16; ++i)
       acc[i][0] *= first, acc[i][1] *= second, acc[i][2] *= first, acc[i][3] *= second;
   }
+  __device__ void add(const Work<kDim>& w, const float (&weight)[2][2]) {
+    add_shared_values<kDim>(w.s.values[threadIdx.x / kWarp], weight, acc);
+  }
 };
 
-// Loads a page, `word` of Work::pages, and computes its logits (base 2) for head lane / 4: of tokens t * 8 + lane % 4 *
-// 2 + e. The values are on their way to s.values[warp] afterwards.
+// Loads the keys of a page in bf16 and computes its products; its values are on their way to s.values[warp] afterwards.
 template <uint32_t kDim>
-__device__ void begin_page(const Work<kDim>& w, uint32_t word, float (&logit)[2][2]) {
+__device__ void begin_bf16_page(const Work<kDim>& w, uint32_t slot, uint32_t len, float (&dot)[2][2]) {
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4;
-  const float scale = w.k.attn.scale * kLog2E;
   const auto* query = reinterpret_cast<const uint4*>(w.s.query[0][head]) + lane % 4;
   const auto* rest = reinterpret_cast<const uint4*>(w.s.query[1][head]) + lane % 4;
   const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
@@ -69,14 +94,56 @@ __device__ void begin_page(const Work<kDim>& w, uint32_t word, float (&logit)[2]
     const bool odd = i % 2 != 0;
     out[0] = odd ? q.z : q.x, out[1] = odd ? r.z : r.x, out[2] = odd ? q.w : q.y, out[3] = odd ? r.w : r.y;
   };
-  const uint32_t slot = word & ((1u << kLengthShift) - 1), len = (word >> kLengthShift) + 1;
   const uint16_t* page = w.k.attn.kv.pool + size_t{slot} * (2 * kPageTokens * kDim);
   const FixedHead<kDim> size(kDim);
   PageKeys<RowFormat::kBf16, kDim> keys;
   load_keys(size, keys_at<KvFormat::kBf16>(page, kDim), len, keys);
   __syncwarp();  // the values of the last page have been read
   fetch_values<kDim>(page, len, w.s.values[warp]);
-  page_dots(size, keys, fragment, logit);
+  page_dots(size, keys, fragment, dot);
+}
+
+// The same of a quantised page, whose values are on their way to registers of `sums`.
+template <uint32_t kDim, KvFormat kFormat>
+__device__ void begin_quantised_page(const Work<kDim>& w, uint32_t slot, uint32_t len, WarpSums<kDim, kFormat>& sums,
+                                     float (&dot)[2][2]) {
+  const uint32_t head = threadIdx.x % kWarp / 4;
+  const auto fragment = [&](uint32_t i, uint32_t(&out)[4]) {
+    const uint32_t channel = channel_of_step<RowFormat::kQ8>(i);
+    const auto q = load_as<uint2>(&w.s.query[0][head][channel]), r = load_as<uint2>(&w.s.query[1][head][channel]);
+    out[0] = __byte_perm(q.x, q.y, 0x5410), out[1] = __byte_perm(r.x, r.y, 0x5410);
+    out[2] = __byte_perm(q.x, q.y, 0x7632), out[3] = __byte_perm(r.x, r.y, 0x7632);
+  };
+  const KvView& kv = w.k.attn.kv;
+  const FixedHead<kDim> size(kDim);
+  sums.len = len;
+  sums.open = nullptr;
+  // Only the page that takes tokens has fewer.
+  if (len < kPageTokens && kv.open != nullptr) {
+    const uint16_t* open = kv.open_page(w.kv_head, w.k.rope.append_row[w.kv_head]);
+    sums.open = open + kPageTokens * kDim;
+    open_page_dots(size, open, len, fragment, dot);
+    return;
+  }
+  const uint16_t* page = kv.pool + size_t{slot} * page_units<kFormat>(kDim);
+  PageKeys<key_format(kFormat), kDim> keys;
+  load_keys(size, keys_at<kFormat>(page, kDim), len, keys);
+  load_values(size, values_at<kFormat>(page, kDim), len, sums.page);
+  page_dots(size, keys, fragment, dot);
+}
+
+// Begins a page, `word` of Work::pages, and computes its logits (base 2) for head lane / 4: of tokens t * 8 + lane % 4 *
+// 2 + e.
+template <uint32_t kDim, KvFormat kFormat>
+__device__ void begin_page(const Work<kDim>& w, uint32_t word, WarpSums<kDim, kFormat>& sums, float (&logit)[2][2]) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const float scale = w.k.attn.scale * kLog2E;
+  const uint32_t slot = word & ((1u << kLengthShift) - 1), len = (word >> kLengthShift) + 1;
+  if constexpr (kFormat == KvFormat::kBf16) {
+    begin_bf16_page(w, slot, len, logit);
+  } else {
+    begin_quantised_page(w, slot, len, sums, logit);
+  }
 #pragma unroll
   for (uint32_t t = 0; t < 2; ++t) {
 #pragma unroll
@@ -84,9 +151,16 @@ __device__ void begin_page(const Work<kDim>& w, uint32_t word, float (&logit)[2]
   }
 }
 
+// Waits for the values of the page that was begun.
+template <KvFormat kFormat>
+__device__ void wait_for_values() {
+  if constexpr (kFormat == KvFormat::kBf16) wait_copies<0>();
+  __syncwarp();
+}
+
 // Rescales the warps' results to a common maximum, and leaves them in s.o, s.l and s.high.
-template <uint32_t kDim>
-__device__ void settle(const Work<kDim>& w, WarpSums<kDim>& sums) {
+template <uint32_t kDim, KvFormat kFormat>
+__device__ void settle(const Work<kDim>& w, WarpSums<kDim, kFormat>& sums) {
   Shared<kDim>& s = w.s;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4, pair = lane % 4 * 2;
   if (lane % 4 == 0) s.m[head][warp] = sums.softmax.m;
@@ -103,26 +177,29 @@ __device__ void settle(const Work<kDim>& w, WarpSums<kDim>& sums) {
   if (lane % 4 == 0 && warp == 0) s.high[head] = high;
   sums.scale(share);
   if (pair >= w.group) return;
+  if constexpr (kFormat == KvFormat::kBf16) {
 #pragma unroll
-  for (uint32_t i = 0; i < kDim / 8; ++i) {
-    auto* out = reinterpret_cast<float2*>(&s.o[warp][8 * i + lane / 4][pair]);
-    *out = make_float2(sums.acc[i / 2][i % 2 * 2], sums.acc[i / 2][i % 2 * 2 + 1]);
+    for (uint32_t i = 0; i < kDim / 8; ++i) {
+      auto* out = reinterpret_cast<float2*>(&s.o[warp][8 * i + lane / 4][pair]);
+      *out = make_float2(sums.acc[i / 2][i % 2 * 2], sums.acc[i / 2][i % 2 * 2 + 1]);
+    }
+  } else {
+    sums.for_each([&](uint32_t of, uint32_t channel, float x) { s.o[warp][channel][of] = x; });
   }
 }
 
 // Attends the block's pages, one warp per page, and leaves the results in s.o, s.l and s.high.
-template <uint32_t kDim>
+template <uint32_t kDim, KvFormat kFormat>
 __device__ void attend(const Work<kDim>& w, uint32_t n_pages) {
   const uint32_t warp = threadIdx.x / kWarp;
-  WarpSums<kDim> sums;
+  WarpSums<kDim, kFormat> sums;
 #pragma unroll 1
   for (uint32_t i = warp; i < n_pages; i += kWarps) {
     float weight[2][2];
-    begin_page(w, w.list[i], weight);
+    begin_page(w, w.list[i], sums, weight);
     (void)fold_page(weight, sums.softmax, [&](float factor) { sums.scale(factor); });
-    wait_copies<0>();
-    __syncwarp();
-    add_shared_values<kDim>(w.s.values[warp], weight, sums.acc);
+    wait_for_values<kFormat>();
+    sums.add(w, weight);
   }
   settle(w, sums);
 }

@@ -229,12 +229,13 @@ __device__ void note_recall(const Work<kDim>& w) {
 
 // Copies page `at` of those that come back, number i of the list, into the pool, and puts its slot into the list.
 // `bytes`: null if they did not come. Executed by a warp.
-template <uint32_t kDim>
+template <uint32_t kDim, KvFormat kFormat>
 __device__ void bring_page(const Work<kDim>& w, uint32_t i, const RecallEntry& entry, const std::byte* bytes) {
-  constexpr uint32_t kBytes = 2 * kPageTokens * kDim * sizeof(uint16_t), kTogether = kBytes / sizeof(uint4) / kWarp;
+  constexpr uint32_t kBytes = kv_page_bytes(kFormat, kDim), kVectors = kBytes / sizeof(uint4),
+                     kTogether = (kVectors + kWarp - 1) / kWarp;
   const uint32_t lane = threadIdx.x % kWarp;
   if (bytes != nullptr) {
-    copy_page<kTogether>(bytes, w.k.recall.pool + size_t{entry.slot} * (2 * kPageTokens * kDim), kBytes, lane, kWarp);
+    copy_page<kTogether>(bytes, w.k.recall.pool + size_t{entry.slot} * page_units<kFormat>(kDim), kBytes, lane, kWarp);
     __threadfence_block();  // other lanes read it
   }
   __syncwarp();
@@ -243,7 +244,7 @@ __device__ void bring_page(const Work<kDim>& w, uint32_t i, const RecallEntry& e
 }
 
 // The warp's pages that come back: those whose copies are raw, then, if there are any, those that the host sends.
-template <uint32_t kDim>
+template <uint32_t kDim, KvFormat kFormat>
 __device__ void bring_pages(const Work<kDim>& w, uint32_t n_pages) {
   const PageRecallArgs& a = w.k.recall;
   const auto for_each_back = [&](const auto& f) {
@@ -257,15 +258,16 @@ __device__ void bring_pages(const Work<kDim>& w, uint32_t n_pages) {
     if (entry.copy == kCopyElsewhere) {
       waits = true;
     } else {
-      bring_page(w, i, entry, a.host.raw_pages + size_t{entry.copy} * a.page_bytes);
+      bring_page<kDim, kFormat>(w, i, entry, a.host.raw_pages + size_t{entry.copy} * a.page_bytes);
     }
   });
   if (!waits) return;
   const bool came =
       __shfl_sync(kAllLanes, threadIdx.x % kWarp == 0 ? wait_for_host(a, w.kv_head, w.pos + 1) : false, 0);
   __syncwarp();
-  for_each_back(
-      [&](uint32_t i, uint32_t at) { bring_page(w, i, w.back[at], came ? sent_page(a, w.kv_head, at) : nullptr); });
+  for_each_back([&](uint32_t i, uint32_t at) {
+    bring_page<kDim, kFormat>(w, i, w.back[at], came ? sent_page(a, w.kv_head, at) : nullptr);
+  });
 }
 
 #endif

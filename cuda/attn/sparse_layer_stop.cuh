@@ -38,8 +38,9 @@ __device__ PagesLeft pages_left(const Work<kDim>& w) {
 }
 
 // Multiplies the weights of a page by its share of the new maximum and adds it to what the warp has attended.
-template <uint32_t kDim>
-__device__ void keep_page(const Work<kDim>& w, float (&weight)[2][2], const Running& page, WarpSums<kDim>& sums) {
+template <uint32_t kDim, KvFormat kFormat>
+__device__ void keep_page(const Work<kDim>& w, float (&weight)[2][2], const Running& page,
+                          WarpSums<kDim, kFormat>& sums) {
   const float m = fmaxf(sums.softmax.m, page.m), shrink = m == kUnseen ? 1.0f : exp2f(sums.softmax.m - m),
               share = page.m == kUnseen ? 0.0f : exp2f(page.m - m);
   sums.scale(shrink);
@@ -49,13 +50,14 @@ __device__ void keep_page(const Work<kDim>& w, float (&weight)[2][2], const Runn
 #pragma unroll
     for (uint32_t e = 0; e < 2; ++e) weight[t][e] *= share;
   }
-  add_shared_values<kDim>(w.s.values[threadIdx.x / kWarp], weight, sums.acc);
+  sums.add(w, weight);
 }
 
 // Attends the `n` pages of a round, the last that were taken, as far as they are not too many. Once it is known how
 // many are enough, nobody looks.
-template <uint32_t kDim>
-__device__ void attend_round(const Work<kDim>& w, uint32_t round, uint32_t n, Progress& p, WarpSums<kDim>& sums) {
+template <uint32_t kDim, KvFormat kFormat>
+__device__ void attend_round(const Work<kDim>& w, uint32_t round, uint32_t n, Progress& p,
+                             WarpSums<kDim, kFormat>& sums) {
   StopWork& t = stop_work(w);
   const StopRule& rule = w.k.stop;
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = lane / 4, step = w.n_blocks * kWarps;
@@ -67,7 +69,7 @@ __device__ void attend_round(const Work<kDim>& w, uint32_t round, uint32_t n, Pr
     float weight[2][2];
     Running page;
     if (attends) {
-      begin_page(w, t.page[own], weight);
+      begin_page(w, t.page[own], sums, weight);
       const float of_page = fold_page(weight, page, [](float) {});
       for (uint32_t to = lane % 4; looks && head < w.group && to < w.n_blocks; to += 4)
         *shared_of(&t.lse[round % 2][head * rule.most + own], to) = of_page;
@@ -79,8 +81,7 @@ __device__ void attend_round(const Work<kDim>& w, uint32_t round, uint32_t n, Pr
       p = progress_of(rule, t.seen, w.group);
     }
     if (attends) {
-      wait_copies<0>();
-      __syncwarp();
+      wait_for_values<kFormat>();
       if (t.left.n_taken - n + own < p.enough) keep_page(w, weight, page, sums);
     }
   }
@@ -88,7 +89,7 @@ __device__ void attend_round(const Work<kDim>& w, uint32_t round, uint32_t n, Pr
 
 // Attends the stream's pages until all heads of the group have seen enough, and leaves the results as attend() does.
 // Returns the number of pages.
-template <uint32_t kDim>
+template <uint32_t kDim, KvFormat kFormat>
 __device__ uint32_t attend_until_enough(const Work<kDim>& w) {
   StopWork& t = stop_work(w);
   const StopRule& rule = w.k.stop;
@@ -97,7 +98,7 @@ __device__ uint32_t attend_until_enough(const Work<kDim>& w) {
   if (threadIdx.x == 0) t.left = left;
   __syncthreads();
   Progress p = progress_before(rule, left);
-  WarpSums<kDim> sums;
+  WarpSums<kDim, kFormat> sums;
 #pragma unroll 1
   for (uint32_t round = 0; t.left.n_taken < p.enough && t.left.n_listed != 0; ++round) {
     const uint32_t n = round_length(rule, p, t.left, round, w.n_blocks * (kWarps / 2));

@@ -214,7 +214,7 @@ Status rebuild_last_minmax(OpContext&, const KvView& kv) {
     const uint32_t row = kv.n_pages[head] - 1;
     const size_t at = size_t{head} * kv.capacity + row;
     if (kv.slots[at] == kNoSlot) continue;
-    digest_page(kv.digest, kv.keys_of(head, row), kv.len[at], kv.digest_of(head, row));
+    digest_page(kv.digest, kv.stored_keys_of(head, row), kv.len[at], kv.digest_of(head, row));
   }
   return {};
 }

@@ -25,6 +25,7 @@
 #include "device/kernels/page_softmax.h"
 #include "device/kernels/page_stamp_at.h"
 #include "device/kernels/rope_append_at.h"
+#include "device/kernels/rotate_heads.h"
 #include "device/kernels/sparse_layer.h"
 #include "device/kernels/step_begin.h"
 #include "device/kernels/step_end.h"

@@ -67,7 +67,7 @@ std::string path_of(const char* model) {
 }
 
 // That the device's session is one is checked by its plan.
-Session open_session(const Models& m, const Row& row, int32_t device, uint32_t batch_tokens) {
+Session open_session(const Models& m, const Row& row, int32_t device, uint32_t batch_tokens, uint32_t kv_format) {
   const TestHeadFile heads("device_prompts_heads.tsv");
   Options options = row.options;
   if (has_heads(options.data(), options.size())) {
@@ -82,6 +82,7 @@ Session open_session(const Models& m, const Row& row, int32_t device, uint32_t b
   o.policy_options = options.data();
   o.n_policy_options = static_cast<uint32_t>(options.size());
   o.budget_tokens = row.budget;
+  o.kv_format = kv_format;
   weir_plan_info plan = WEIR_PLAN_INFO_INIT;
   assert_ok(weir_plan(m.model, &o, &plan));
   assert_int_equal(plan.device, device);
@@ -97,9 +98,10 @@ weir_status read_prompt(const Session& session, uint32_t first, uint32_t n) {
 }
 
 // All turns of one conversation on both devices.
-void compare_turns(const Models& m, const Row& row, uint32_t batch_tokens, const std::string& what) {
-  const Session host = open_session(m, row, WEIR_DEVICE_CPU, batch_tokens);
-  const Session device = open_session(m, row, WEIR_DEVICE_CUDA, batch_tokens);
+void compare_turns(const Models& m, const Row& row, uint32_t batch_tokens, const std::string& what,
+                   uint32_t kv_format = WEIR_KV_BF16) {
+  const Session host = open_session(m, row, WEIR_DEVICE_CPU, batch_tokens, kv_format);
+  const Session device = open_session(m, row, WEIR_DEVICE_CUDA, batch_tokens, kv_format);
   uint32_t first = 0;
   for (const uint32_t n : kTurns) {
     const weir_status status = read_prompt(host, first, n);
@@ -120,6 +122,14 @@ void device_prompts__have_the_bits_of_the_processor(void**) {
   for (const Row& row : kRows) {
     for (const uint32_t batch : kBatches)
       compare_turns(m, row, batch, std::string(row.policy) + ", chunks of " + std::to_string(batch));
+  }
+}
+
+void device_prompts__with_pages_in_every_format(void**) {
+  const Models m(path_of("llama_f32").c_str());
+  for (const Row& row : kRows) {
+    for (const uint32_t format : {WEIR_KV_Q8, WEIR_KV_K8V4})
+      compare_turns(m, row, 37, std::string(row.policy) + ", format " + std::to_string(format), format);
   }
 }
 
@@ -171,6 +181,7 @@ void device_prompts__of_experts_with_one_tensor_of_gates_and_ups(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(device_prompts__have_the_bits_of_the_processor),
+      cmocka_unit_test(device_prompts__with_pages_in_every_format),
       cmocka_unit_test(device_prompts__of_every_kind_of_layer),
       cmocka_unit_test(device_prompts__of_experts_with_one_tensor_of_gates_and_ups),
   };

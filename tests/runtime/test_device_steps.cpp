@@ -29,6 +29,7 @@ struct Row {
   const char* policy;
   Options options;
   uint32_t budget;
+  uint32_t kv_format = WEIR_KV_BF16;
 };
 
 // Budgets that make pages leave, or not be attended, in kPrompt + kSteps tokens.
@@ -117,6 +118,7 @@ Session open_session(const Models& m, const Row& row, int32_t device, uint32_t f
   o.policy_options = options.data();
   o.n_policy_options = static_cast<uint32_t>(options.size());
   o.budget_tokens = row.budget;
+  o.kv_format = row.kv_format;
   weir_session* session = nullptr;
   assert_ok(weir_session_create(m.model, &o, &session));
   return Session(session);
@@ -157,6 +159,25 @@ void device_steps__have_the_bits_of_the_processor(void**) {
       const Models m(path_of(model).c_str());
       for (const Row& row : kRows) {
         compare_steps(m, row, std::string(model) + ", " + row.policy + (joins ? "" : ", kernels apart"));
+      }
+    }
+  }
+  join_kernels(true);
+}
+
+// Pages in other formats, under every policy. Windows of single layers and heads slide over such pages, too.
+void device_steps__with_pages_in_every_format(void**) {
+  for (const bool joins : {true, false}) {
+    join_kernels(joins);
+    for (const char* model : {"llama_f32", "gemma3_f32"}) {
+      const Models m(path_of(model).c_str());
+      for (Row row : kRows) {
+        for (const uint32_t format : {WEIR_KV_Q8, WEIR_KV_K8V4}) {
+          row.kv_format = format;
+          compare_steps(m, row,
+                        std::string(model) + ", " + row.policy + ", format " + std::to_string(format) +
+                            (joins ? "" : ", kernels apart"));
+        }
       }
     }
   }
@@ -342,6 +363,7 @@ void device_steps__a_refused_pin_sends_no_tables(void**) {
 int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(device_steps__have_the_bits_of_the_processor),
+      cmocka_unit_test(device_steps__with_pages_in_every_format),
       cmocka_unit_test(device_steps__together_are_steps_alone),
       cmocka_unit_test(device_steps__have_the_traces_of_the_processor),
       cmocka_unit_test(device_steps__that_are_refused_are_taken_back),
