@@ -3,6 +3,8 @@
 
 #include "cuda/attn/head_size.cuh"
 #include "cuda/common/base.cuh"
+#include "cuda/pages/kv_rows.cuh"
+#include "ops/hadamard.h"
 #include "ops/page_score.h"
 #include "ops/sketch.h"
 #include "quant/half.h"
@@ -15,10 +17,10 @@ Status sketch_score(OpContext& cx, const PageScoreArgs& a);
 #ifdef __CUDACC__
 
 // Rotates rows [n, d] in shared memory, which the block has written; every thread of it must call. The sums are those
-// of rotate_for_sketch, to the last bit.
+// of add_by_hadamard, to the last bit.
 template <uint32_t kThreads>
 __device__ inline void rotate_rows(float* rows, uint32_t n, uint32_t d) {
-  const auto block = static_cast<uint32_t>(sketch_block(d));
+  const auto block = static_cast<uint32_t>(hadamard_block(d));
   __syncthreads();
   for (uint32_t half = 1; half < block; half *= 2) {
     for (uint32_t i = threadIdx.x; i < n * d / 2; i += kThreads) {

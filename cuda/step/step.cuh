@@ -8,6 +8,7 @@
 namespace weir::cuda {
 
 using device::FillNoiseArgs;
+using device::MoveOpenPageArgs;
 using device::RotateHeadsArgs;
 using device::StepEndArgs;
 
@@ -24,6 +25,8 @@ Status rebuild_last_minmax(OpContext& cx, const KvView& kv);
 
 // Fills the pool with values in [-1, 1), for benchmarks.
 Status fill_noise(OpContext& cx, const FillNoiseArgs& a);
+
+Status move_open_page(OpContext& cx, const MoveOpenPageArgs& a);
 
 // Rotates rows of heads, as rotate_rows of ops/hadamard.h does.
 Status rotate_heads(OpContext& cx, const RotateHeadsArgs& a);

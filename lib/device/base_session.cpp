@@ -14,6 +14,7 @@
 #include "device/kernels/copies.h"
 #include "device/kernels/fill.h"
 #include "device/kernels/logits.h"
+#include "device/kernels/move_open_page.h"
 #include "device/kernels/page_recall.h"
 #include "device/kernels/rotate_heads.h"
 #include "kv/kv_cache.h"
@@ -134,6 +135,14 @@ Status BaseSession::get_tables() {
 
 bool BaseSession::compensates(uint32_t layer) const {
   return a_.kv->left().is_on() && a_.kv->head_windows(layer) != nullptr;
+}
+
+Status BaseSession::move_open_page(const OpenMove& move) {
+  WEIR_REQUIRE_DEVICE();
+  const KvView kv = a_.kv->view(0);
+  WEIR_TRY(
+      note(queue_.move_open_page({a_.kv->tables(), kv.pool, kv.open, kv.open_half, kv.format, kv.head_dim, move})));
+  return note(wait("moving open pages"));
 }
 
 LeftAt BaseSession::left_at() const {

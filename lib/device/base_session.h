@@ -45,6 +45,7 @@ class BaseSession : public DeviceSession {
   uint32_t max_rows() const final { return queue_.max_rows(); }
   Status put_tables(bool repeats) final;
   Status get_tables() final;
+  Status move_open_page(const OpenMove& move) final;
   Status add_left(uint32_t n_tokens) final;
   Status run_chunk(const DeviceChunk& chunk) final;
   Status token_mass(uint32_t layer, const TokenMassArgs& a) final;

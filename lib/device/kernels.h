@@ -37,6 +37,7 @@ struct LeftAt;
 struct ListWindowsArgs;
 struct LoadUnitArgs;
 struct MarkResidentArgs;
+struct MoveOpenPageArgs;
 struct PageRecallArgs;
 struct PageScoreStepArgs;
 struct PageSoftmaxArgs;

@@ -11,6 +11,7 @@
 
 #include "core/status.h"
 #include "kv/device_recall.h"
+#include "kv/open_move.h"
 #include "kv/page_events.h"
 #include "kv/step_state.h"
 #include "models/buffers.h"
@@ -168,6 +169,8 @@ class DeviceSession {
   // what steps have brought back is forgotten unless the next step repeats one that was late.
   virtual Status put_tables(bool repeats) = 0;
   virtual Status get_tables() = 0;
+  // Copies an open page of every stream to another place, or makes it from a page in the pool. Waits.
+  virtual Status move_open_page(const OpenMove& move) = 0;
   // Adds what windows have passed when position n_tokens is next to the sums of streams that compensate, on the device
   // and in the host's tables, which are equal otherwise. Waits.
   virtual Status add_left(uint32_t n_tokens) = 0;

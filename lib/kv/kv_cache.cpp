@@ -144,6 +144,7 @@ void KvCache::reset() {
 #include "kv/columns.inc"
   rings_.reset();
   std::fill_n(opened_, kOpenPages, OpenPage{});
+  n_moves_ = 0;
   prompt_begin_ = 0;
   n_tokens_ = 0;
   n_reserved_ = 0;
@@ -162,6 +163,7 @@ void KvCache::copy_from(const Part& part, uint32_t /*n_tokens*/) {
   n_in_pool_ = other.n_in_pool_;
   rings_.copy_from(other.rings_);
   std::copy_n(other.opened_, kOpenPages, opened_);
+  std::copy_n(other.moves_, n_moves_ = other.n_moves_, moves_);
   prompt_begin_ = other.prompt_begin_;
   if (open_ != nullptr && !pages_elsewhere_) std::memcpy(open_, other.open_, shape_.open_bytes());
   for (uint32_t s = 0; s < shape_.n_streams(); ++s) copy_stream(other, s);
@@ -294,6 +296,11 @@ void KvCache::copy_open(uint32_t from, uint32_t to) {
   opened_[to] = opened_[from];
   const size_t n = shape_.n_streams() * open_elements();
   if (!pages_elsewhere_) std::copy_n(open_ + from * n, n, open_ + to * n);
+  if (pages_elsewhere_) note_move({from, to, 0, 0});
+}
+
+void KvCache::note_move(const OpenMove& move) {
+  if (n_moves_ < kMaxMoves) moves_[n_moves_++] = move;
 }
 
 // Before tokens up to position `end` are appended: their last page may take the place of the one that was open when the
@@ -314,9 +321,13 @@ void KvCache::reopen(uint32_t end) {
     if (o.page == page) o.n_rows = std::min(o.n_rows, n_rows);
     if (o.page != kNoPage && (o.page > page || o.n_rows == 0)) o = {};
   }
+  n_moves_ = static_cast<uint32_t>(
+      std::remove_if(moves_, moves_ + n_moves_, [&](const OpenMove& m) { return !m.is_copy() && m.page > page; }) -
+      moves_);
   if (open_ == nullptr || n_rows == 0 || opened_[half].has(page, n_rows)) return;
   if (opened_[kCovered].has(page, n_rows)) return copy_open(kCovered, half);
   opened_[half] = {page, n_rows};
+  if (pages_elsewhere_) note_move({half, half, page, n_rows});
   for (uint32_t s = 0; !pages_elsewhere_ && s < shape_.n_streams(); ++s) {
     const uint32_t slot = slot_of(s, page), d = shape_.head_dim;
     if (slot == kNoSlot) continue;

@@ -20,6 +20,7 @@
 #include "kv/attn_history.h"
 #include "kv/copy_rings.h"
 #include "kv/left_sums.h"
+#include "kv/open_move.h"
 #include "kv/page_codec.h"
 #include "kv/page_events.h"
 #include "kv/part.h"
@@ -118,6 +119,16 @@ class KvCache final : public Part {
   void begin_prompt() {
     prompt_begin_ = n_tokens_;
     opened_[kCovered] = {};
+  }
+
+  // The next token comes in a decode step that a device does by itself.
+  void open_next() { open_for(n_tokens_ + 1); }
+  // Calls move(OpenMove) for what open pages on a device have to do first, in order, and forgets it.
+  template <class Move>
+  Status move_open_pages(const Move& move) {
+    for (uint32_t i = 0; i < n_moves_; ++i) WEIR_TRY(move(moves_[i]));
+    n_moves_ = 0;
+    return {};
   }
 
   // Opens pages for n_tok tokens in every stream. Attention and appends see the tokens at once, n_tokens() only after
@@ -258,6 +269,7 @@ class KvCache final : public Part {
   void open_for(uint32_t end);
   void reopen(uint32_t end);
   void copy_open(uint32_t from, uint32_t to);
+  void note_move(const OpenMove& move);
 
   void record_event(uint32_t stream, size_t row);
 
@@ -275,6 +287,11 @@ class KvCache final : public Part {
     bool has(uint32_t other, uint32_t n) const { return page == other && n_rows >= n; }
   };
   OpenPage opened_[kOpenPages] = {};
+  // Pages are elsewhere: what has not been done there. A chunk that is reserved adds one move, and so does a truncation;
+  // after a rewind, or a prompt that failed, the tables are sent, and with them what is here.
+  static constexpr uint32_t kMaxMoves = 4;
+  OpenMove moves_[kMaxMoves];
+  uint32_t n_moves_ = 0;
   uint32_t prompt_begin_ = 0;    // the third is the page that was open there
   uint16_t* digests_ = nullptr;  // [n_slots, or with recall n_rows, digest_elements] bf16, or null
   KvTables t_ = {};

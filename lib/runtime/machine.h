@@ -57,7 +57,7 @@ class Machine {
  public:
   enum class Kind { kHost, kSplit, kDevice };
   // Builds the one that the setup asks for in `place` [kBytes].
-  static constexpr size_t kBytes = 1728, kAlignment = 16;
+  static constexpr size_t kBytes = 1792, kAlignment = 16;
   static Machine* make(void* place, const MachineWork& work);
 
   explicit Machine(const MachineWork& work) : w_(work) {}

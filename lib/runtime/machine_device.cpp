@@ -145,8 +145,13 @@ Status DeviceMachine::copy_from(Machine& other) {
 Status DeviceMachine::put_tables(bool repeats) {
   return w_.tables.send([&] {
     fill_state();
-    return device_->put_tables(repeats);
+    WEIR_TRY(device_->put_tables(repeats));
+    return w_.tables.change()->move_open_pages([&](const OpenMove& move) { return device_->move_open_page(move); });
   });
+}
+
+Status DeviceMachine::open_next() {
+  return w_.tables.open_next([&](const OpenMove& move) { return device_->move_open_page(move); });
 }
 
 void DeviceMachine::fill_state() {
@@ -261,6 +266,7 @@ void DeviceMachine::close_step() {
 Status DeviceMachine::step(weir_token token) {
   WEIR_TRY(prepare_copies(1));
   WEIR_TRY(send_current_tables());
+  WEIR_TRY(told(open_next()));
   w_.tables.leave_to_device();
   const Status status = step_until_in_time(token);
   if (!status.ok()) {

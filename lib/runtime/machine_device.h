@@ -47,7 +47,10 @@ class DeviceMachine final : public Machine, public StateMemory {
   // tables. From begin_step() on the device changes its own. Then either end_step(), where the session steps again
   // alone if its step was late, or lose_step().
   bool is_lost() const { return device_->is_lost(); }
-  Status send_tables() { return put_tables(false); }
+  Status send_tables() {
+    WEIR_TRY(put_tables(false));
+    return open_next();
+  }
   DeviceSession* begin_step() {
     w_.tables.leave_to_device();
     return device_;
@@ -81,6 +84,7 @@ class DeviceMachine final : public Machine, public StateMemory {
   void place_pools(const SessionPools& measured, SessionPools& pools, DeviceBuffers& buffers);
   Status start_recall(SpillStore* other, DeviceSessionArgs& args);
   Status put_tables(bool repeats);  // its message is left in the module
+  Status open_next();               // before a decode step, when the tables have been sent
   Status send_current_tables() { return told(put_tables(false)); }
   void fill_state();
   void read_counters();

@@ -51,6 +51,12 @@ class PageTables {
     device_is_behind_ = false;
     return {};
   }
+  // Before a decode step on the device: move(OpenMove) does what open pages need. After send().
+  template <class Move>
+  Status open_next(const Move& move) {
+    kv_.open_next();
+    return kv_.move_open_pages(move);
+  }
   // The device changes its tables, and tells what it counts.
   void leave_to_device() { host_is_behind_ = true; }
   void count(const KvCounters& counters) { kv_.set_counters(counters); }

@@ -19,6 +19,7 @@ using device::GemvArgs;
 using device::ListWindowsArgs;
 using device::LoadUnitArgs;
 using device::MarkResidentArgs;
+using device::MoveOpenPageArgs;
 using device::PageRecallArgs;
 using device::PageScoreStepArgs;
 using device::PageSoftmaxArgs;

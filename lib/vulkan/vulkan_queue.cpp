@@ -96,6 +96,10 @@ Status VulkanQueue::rotate_heads(const RotateHeadsArgs&) {
   return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no rotate_heads");
 }
 
+Status VulkanQueue::move_open_page(const MoveOpenPageArgs&) {
+  return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no move_open_page");
+}
+
 Status VulkanQueue::sparse_layer(const SparseLayerArgs&) {
   return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no sparse_layer");
 }

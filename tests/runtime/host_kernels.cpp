@@ -13,6 +13,7 @@
 #include "device/kernels/fill.h"
 #include "device/kernels/gemv.h"
 #include "device/kernels/logits.h"
+#include "device/kernels/move_open_page.h"
 #include "device/kernels/step_end.h"
 #include "ops/attn_paged.h"
 #include "ops/page_digest.h"
@@ -215,6 +216,30 @@ Status rebuild_last_minmax(OpContext&, const KvView& kv) {
     const size_t at = size_t{head} * kv.capacity + row;
     if (kv.slots[at] == kNoSlot) continue;
     digest_page(kv.digest, kv.stored_keys_of(head, row), kv.len[at], kv.digest_of(head, row));
+  }
+  return {};
+}
+
+Status move_open_page(OpContext&, const MoveOpenPageArgs& a) {
+  const size_t d = a.head_dim, n = 2 * kPageTokens * d;
+  for (uint32_t s = 0; s < n_streams(a.tables); ++s) {
+    uint16_t* const to = a.open + a.move.to * a.open_half + s * n;
+    if (a.move.is_copy()) {
+      std::copy_n(a.open + a.move.from * a.open_half + s * n, n, to);
+      continue;
+    }
+    const uint32_t first = a.tables.row_begin[s];
+    uint32_t row = first;
+    while (row < first + a.tables.n_pages[s] && a.tables.first_pos[row] / kPageTokens != a.move.page) ++row;
+    if (row == first + a.tables.n_pages[s] || a.tables.slots[row] == kNoSlot) continue;
+    const uint16_t* page = a.pool + a.tables.slots[row] * kv_page_bytes(a.format, d) / sizeof(uint16_t);
+    std::vector<float> x(d);
+    for (uint32_t token = 0; token < a.move.n_rows; ++token) {
+      load_row(keys_in(a.format, page, d), token, x.data());
+      store_row(keys_in(KvFormat::kBf16, to, d), token, x.data());
+      load_row(values_in(a.format, page, d), token, x.data());
+      store_row(values_in(KvFormat::kBf16, to, d), token, x.data());
+    }
   }
   return {};
 }

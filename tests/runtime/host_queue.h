@@ -20,6 +20,7 @@
 #include "device/kernels/gemv.h"
 #include "device/kernels/list_windows.h"
 #include "device/kernels/logits.h"
+#include "device/kernels/move_open_page.h"
 #include "device/kernels/page_recall.h"
 #include "device/kernels/page_score_step.h"
 #include "device/kernels/page_softmax.h"

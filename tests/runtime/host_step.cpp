@@ -56,6 +56,7 @@ struct Rotated {
     std::vector<uint32_t> slots(n), zeros(n), first(n, pos), ones(n, 1);
     std::iota(slots.begin(), slots.end(), 0u);
     rope.kv.pool = pages.data();
+    rope.kv.open = nullptr;
     rope.kv.digests = nullptr;
     rope.kv.digest = DigestKind::kNone;
     rope.kv.slots = slots.data();
