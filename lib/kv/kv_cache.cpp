@@ -306,7 +306,7 @@ void KvCache::note_move(const OpenMove& move) {
 // Before tokens up to position `end` are appended: their last page may take the place of the one that was open when the
 // prompt began.
 void KvCache::open_for(uint32_t end) {
-  if (open_ == nullptr || end % kPageTokens == 0) return;
+  if (shape_.open_page_bytes() == 0 || end % kPageTokens == 0) return;
   const uint32_t page = end / kPageTokens, half = page % 2, begin = prompt_begin_ / kPageTokens;
   if (opened_[half].page != page && opened_[half].has(begin, 1) && begin * kPageTokens != prompt_begin_)
     copy_open(half, kCovered);
@@ -324,7 +324,7 @@ void KvCache::reopen(uint32_t end) {
   n_moves_ = static_cast<uint32_t>(
       std::remove_if(moves_, moves_ + n_moves_, [&](const OpenMove& m) { return !m.is_copy() && m.page > page; }) -
       moves_);
-  if (open_ == nullptr || n_rows == 0 || opened_[half].has(page, n_rows)) return;
+  if (shape_.open_page_bytes() == 0 || n_rows == 0 || opened_[half].has(page, n_rows)) return;
   if (opened_[kCovered].has(page, n_rows)) return copy_open(kCovered, half);
   opened_[half] = {page, n_rows};
   if (pages_elsewhere_) note_move({half, half, page, n_rows});

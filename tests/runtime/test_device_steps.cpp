@@ -184,6 +184,56 @@ void device_steps__with_pages_in_every_format(void**) {
   join_kernels(true);
 }
 
+// Prompts that are taken back and rewinds, into the page that takes tokens and before it, where the open page is what it
+// was or what the pool has of it; and forks in between.
+void go_back(const Models& m, const Row& row, const std::string& what) {
+  Session host = open_session(m, row, WEIR_DEVICE_CPU), device = open_session(m, row, WEIR_DEVICE_CUDA);
+  const weir_progress_fn cancel = [](void*, const weir_progress_info* info) -> weir_status {
+    return info->done == 0 ? WEIR_OK : WEIR_ERR_CANCELLED;
+  };
+  std::vector<weir_token> more;
+  for (uint32_t i = 0; i < 100; ++i) more.push_back(token(900 + i));
+  const auto step_both = [&](uint32_t n) {
+    for (uint32_t i = 0; i < n; ++i) {
+      assert_ok(weir_session_step(host.get(), token(5000 + i)));
+      assert_ok(weir_session_step(device.get(), token(5000 + i)));
+    }
+  };
+  const auto fork = [](Session& session) {
+    weir_session* forked = nullptr;
+    assert_ok(weir_session_fork(session.get(), &forked));
+    session = Session(forked);
+  };
+  read_prompt(host, 0);
+  read_prompt(device, 0);
+  for (const uint32_t n_steps : {3u, 30u, 45u}) {
+    step_both(n_steps);
+    const uint32_t n = host->kv().n_tokens();
+    assert_int_equal(weir_session_prefill(host.get(), more.data(), more.size(), cancel, nullptr), WEIR_ERR_CANCELLED);
+    assert_int_equal(weir_session_prefill(device.get(), more.data(), more.size(), cancel, nullptr), WEIR_ERR_CANCELLED);
+    step_both(2);
+    assert_same(host, device, what + ", after a prompt that was taken back from " + std::to_string(n));
+    for (const uint32_t back : {1u, 5u, 12u, 20u}) {
+      const uint32_t to = host->kv().n_tokens() - back;
+      assert_ok(weir_session_rewind(host.get(), to, 0));
+      assert_ok(weir_session_rewind(device.get(), to, 0));
+      if (back == 12) fork(host), fork(device);
+      step_both(3);
+      assert_same(host, device, what + ", after a rewind to " + std::to_string(to));
+    }
+  }
+}
+
+void device_steps__go_back_in_every_format(void**) {
+  const Models m(path_of("llama_f32").c_str());
+  for (Row row : {kRows[0], kRows[3]}) {
+    for (const uint32_t format : {WEIR_KV_BF16, WEIR_KV_Q8, WEIR_KV_K8V4}) {
+      row.kv_format = format;
+      go_back(m, row, std::string(row.policy) + ", format " + std::to_string(format));
+    }
+  }
+}
+
 // Sessions of different policies step together, while each one's twin on the processor steps alone.
 void device_steps__together_are_steps_alone(void**) {
   for (const char* model : kModels) {
@@ -364,6 +414,7 @@ int main() {
   const CMUnitTest tests[] = {
       cmocka_unit_test(device_steps__have_the_bits_of_the_processor),
       cmocka_unit_test(device_steps__with_pages_in_every_format),
+      cmocka_unit_test(device_steps__go_back_in_every_format),
       cmocka_unit_test(device_steps__together_are_steps_alone),
       cmocka_unit_test(device_steps__have_the_traces_of_the_processor),
       cmocka_unit_test(device_steps__that_are_refused_are_taken_back),
