@@ -111,6 +111,11 @@ class Staging {
     add(name, field, n, true);
   }
 
+  void needs_quantised_pages() {
+    if (status_.ok() && !state().module->backend->quantised_pages)
+      status_ = fail(WEIR_ERR_UNSUPPORTED, "pages in other formats than bf16");
+  }
+
   // A matrix in the device's layout.
   void weight(const char* name, Weight& w) {
     if (w.data == nullptr) return;
@@ -271,6 +276,9 @@ void stage_kv(Staging& s, KvView& kv, bool writes_pages, bool writes_digests) {
   writes_pages ? s.out("kv.pool", kv.pool, n_slots * kv.page_elements())
                : s.in("kv.pool", kv.pool, n_slots * kv.page_elements());
   writes_digests ? s.out("kv.digests", kv.digests, n_digests) : s.in("kv.digests", kv.digests, n_digests);
+  if (kv.format != KvFormat::kBf16) s.needs_quantised_pages();
+  const size_t n_open = kv.open_half + kv.n_kv_heads * kv_page_bytes(KvFormat::kBf16, kv.head_dim) / sizeof(uint16_t);
+  writes_pages ? s.out("kv.open", kv.open, n_open) : s.in("kv.open", kv.open, n_open);
   s.in("kv.slots", kv.slots, n_rows);
   s.in("kv.first_pos", kv.first_pos, n_rows);
   s.in("kv.len", kv.len, n_rows);
@@ -350,6 +358,8 @@ void stage(Staging& s, AttnPagedArgs& a) {
   s.out("lse", a.lse, size_t{a.n_tok} * a.n_heads);
   s.in("sinks", a.sinks, a.n_heads);
   s.in("head_windows", a.head_windows, a.kv.n_kv_heads);
+  s.in("k_rows", a.k_rows, size_t{a.n_tok} * a.kv.n_kv_heads * a.kv.head_dim);
+  s.in("v_rows", a.v_rows, size_t{a.n_tok} * a.kv.n_kv_heads * a.kv.head_dim);
   stage_kv(s, a.kv, false, false);
 }
 
