@@ -10,6 +10,7 @@
 // Partial results are merged in ascending order: those of a block's warps in shared memory, those of a stream's blocks
 // by the last block to finish (docs/decisions/005-cuda-backend.md: why not by a cluster). How n pages are split depends
 // on n alone, so that a budget that holds everything gives the bits of dense attention.
+// Longer than 600 lines because it is one kernel, whose steps share what is prefetched.
 #include "cuda/attn/attn_decode.cuh"
 
 #include "cuda/attn/online_softmax.cuh"

@@ -5,7 +5,8 @@
 // once more. So this kernel has one SM's share of the memory's bandwidth for each KV head: it is for what sparse_layer
 // does not have, not for speed.
 // Launch: a block per KV head; then attn_decode.
-// Numerics: keys in bf16 (or as kv_decode.cuh makes them), queries as sums of two bf16, sums in f32. Logarithms are to base 2.
+// Numerics: keys in bf16 (or as kv_decode.cuh makes them), queries as sums of two bf16, sums in f32. Logarithms are to
+// base 2.
 // Assumes: groups of at most kMaxGroup; the table's keys in shared memory.
 // Paper: as stop_rounds.cuh.
 #include "cuda/attn/attn_stop.cuh"

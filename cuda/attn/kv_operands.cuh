@@ -94,7 +94,7 @@ struct PageValues;
 template <uint32_t kDim>
 struct PageValues<RowFormat::kBf16, kDim> {
   static constexpr uint32_t kEach = 8, kParts = kDim / 64;  // channels of a lane in a part
-  // Of a part: tokens 2c, 2c + 1, 2c + 8, 2c + 9 for c = lane % 4, channels 64 p + 8 (lane / 4) ...
+  // A part has tokens 2c, 2c + 1, 2c + 8, 2c + 9 for c = lane % 4, channels 64 p + 8 (lane / 4) ...
   struct Part {
     uint4 token[4];
   };
@@ -201,7 +201,7 @@ template <class Head>
 __device__ uint2 keys_of_step(const Head&, const PageKeys<RowFormat::kBf16, Head::kDim>& keys, uint32_t t, uint32_t i) {
   return make_uint2(word_of(keys.part[t][i / 2], i % 2 * 2), word_of(keys.part[t][i / 2], i % 2 * 2 + 1));
 }
-// Of four channels in 8 bits the first and the third make a pair: so they need not be moved.
+// The first and the third of four channels in 8 bits make a pair: so they need not be moved.
 template <class Head>
 __device__ uint2 keys_of_step(const Head& size, const PageKeys<RowFormat::kQ8, Head::kDim>& keys, uint32_t t,
                               uint32_t i) {

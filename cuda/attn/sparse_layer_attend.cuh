@@ -132,8 +132,8 @@ __device__ void begin_quantised_page(const Work<kDim>& w, uint32_t slot, uint32_
   page_dots(size, keys, fragment, dot);
 }
 
-// Begins a page, `word` of Work::pages, and computes its logits (base 2) for head lane / 4: of tokens t * 8 + lane % 4 *
-// 2 + e.
+// Begins a page, `word` of Work::pages, and computes its logits (base 2) for head lane / 4: of tokens t * 8 + lane %
+// 4 * 2 + e.
 template <uint32_t kDim, KvFormat kFormat>
 __device__ void begin_page(const Work<kDim>& w, uint32_t word, WarpSums<kDim, kFormat>& sums, float (&logit)[2][2]) {
   const uint32_t lane = threadIdx.x % kWarp;

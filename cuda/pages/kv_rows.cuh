@@ -137,7 +137,8 @@ __device__ float store_block(const PageRows<kRow, uint16_t>& rows, uint32_t toke
   }
 }
 
-// Rotates a row of `d` elements, as rotate_rows does (ops/hadamard.h), with the same sums: lane l has elements l + 32 j.
+// Rotates a row of `d` elements, as rotate_rows does (ops/hadamard.h), with the same sums: lane l has elements
+// l + 32 j.
 // Executed by one whole warp.
 template <uint32_t kEach>
 __device__ void rotate_row(float (&x)[kEach], uint32_t d) {

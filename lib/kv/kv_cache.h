@@ -287,7 +287,7 @@ class KvCache final : public Part {
     bool has(uint32_t other, uint32_t n) const { return page == other && n_rows >= n; }
   };
   OpenPage opened_[kOpenPages] = {};
-  // Pages are elsewhere: what has not been done there. A chunk that is reserved adds one move, and so does a truncation;
+  // Pages are elsewhere: what has not been done there. A chunk that is reserved adds a move, and so does a truncation;
   // after a rewind, or a prompt that failed, the tables are sent, and with them what is here.
   static constexpr uint32_t kMaxMoves = 4;
   OpenMove moves_[kMaxMoves];

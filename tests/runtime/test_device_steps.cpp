@@ -184,7 +184,7 @@ void device_steps__with_pages_in_every_format(void**) {
   join_kernels(true);
 }
 
-// Prompts that are taken back and rewinds, into the page that takes tokens and before it, where the open page is what it
+// Prompts that are taken back, and rewinds into the page that takes tokens and before it: the open page is what it
 // was or what the pool has of it; and forks in between.
 void go_back(const Models& m, const Row& row, const std::string& what) {
   Session host = open_session(m, row, WEIR_DEVICE_CPU), device = open_session(m, row, WEIR_DEVICE_CUDA);

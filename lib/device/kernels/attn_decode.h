@@ -18,7 +18,7 @@ struct AttnDecodeArgs {
   // and updates the digests that append_keeps_digest names, but leaves q and k in memory unchanged.
   bool append = false;
   RopeAppendArgs rope;
-  // Where pages have rotated values (rotates_values): append rotates the value, and with rotates_back attention's output
+  // Where pages have rotated values (rotates_values): append rotates the value, and with rotates_back the output
   // is rotated back, which sparse_layer cannot do.
   bool rotates_back = false;
   const uint32_t* n_tokens =
