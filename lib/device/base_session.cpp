@@ -290,6 +290,8 @@ Status BaseSession::fill_noise(uint64_t seed) {
   const KvView first = a_.kv->view(0);
   WEIR_TRY(note(
       queue_.fill_noise({first.pool, shape.n_slots() * first.page_elements(), seed, first.format, first.head_dim})));
+  if (first.open != nullptr)
+    WEIR_TRY(note(queue_.fill_noise({first.open, KvShape::kOpenPages * uint64_t{first.open_half}, seed})));
   return rebuild_digests();
 }
 
