@@ -43,8 +43,8 @@ enum weir_spill_flag_bits {
 };
 
 /** Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
- *  Formats but WEIR_KV_BF16 need heads of a multiple of 32 elements, and attention on the processor: on a device
- *  WEIR_SESSION_HOST_ATTENTION; WEIR_DEVICE_AUTO takes the CPU. */
+ *  Formats but WEIR_KV_BF16 need heads of a multiple of 32 elements. Vulkan has no attention over them: it needs
+ *  WEIR_SESSION_HOST_ATTENTION, and WEIR_DEVICE_AUTO takes another device or the CPU. */
 enum weir_kv_format {
     WEIR_KV_BF16 = 0, /**< 16 bits an element. */
     WEIR_KV_Q8 = 1,   /**< 8.5 bits: signed bytes, and a scale for every 32 elements of a token. */

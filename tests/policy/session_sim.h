@@ -322,9 +322,10 @@ class Sim {
   }
 
   void lay_out_store(Arena& arena) {
-    step_.b.staging.lay_out(shape.n_kv_heads, shape.head_dim, shape.n_heads(), shape.batch, arena);
+    const uint64_t page_bytes = kv_page_bytes(KvFormat::kBf16, shape.head_dim);
+    step_.b.staging.lay_out(shape.n_kv_heads, page_bytes, shape.n_heads(), shape.batch, arena);
     if (needs().fetch_pages != 0)
-      step_.b.fetcher = PageFetcher::lay_out(shape.n_kv_heads, shape.head_dim, needs().fetch_pages, arena);
+      step_.b.fetcher = PageFetcher::lay_out(shape.n_kv_heads, page_bytes, needs().fetch_pages, arena);
   }
 
   void commit() {

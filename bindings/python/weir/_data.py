@@ -220,8 +220,8 @@ class SpillFlags(IntFlag):
 
 class KvFormat(Open):
     """Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
-    Formats but WEIR_KV_BF16 need heads of a multiple of 32 elements, and attention on the processor: on a device
-    WEIR_SESSION_HOST_ATTENTION; WEIR_DEVICE_AUTO takes the CPU.
+    Formats but WEIR_KV_BF16 need heads of a multiple of 32 elements. Vulkan has no attention over them: it needs
+    WEIR_SESSION_HOST_ATTENTION, and WEIR_DEVICE_AUTO takes another device or the CPU.
     """
 
     #: 16 bits an element.

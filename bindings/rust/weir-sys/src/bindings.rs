@@ -201,8 +201,8 @@ enumerations! {
     }
 
     /// Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
-    /// Formats but [`WEIR_KV_BF16`] need heads of a multiple of 32 elements, and attention on the processor: on a
-    /// device [`WEIR_SESSION_HOST_ATTENTION`]; [`WEIR_DEVICE_AUTO`] takes the CPU.
+    /// Formats but [`WEIR_KV_BF16`] need heads of a multiple of 32 elements. Vulkan has no attention over them: it
+    /// needs [`WEIR_SESSION_HOST_ATTENTION`], and [`WEIR_DEVICE_AUTO`] takes another device or the CPU.
     weir_kv_format: i32 {
         /// 16 bits an element.
         WEIR_KV_BF16 as BF16 = 0;

@@ -267,8 +267,8 @@ public struct SpillFlags: OptionSet, Sendable {
 }
 
 /// Formats of the keys and values in the KV pages. What they cost in accuracy is measured in docs/results/formats.
-/// Formats but `KvFormat.bf16` need heads of a multiple of 32 elements, and attention on the processor: on a device
-/// `SessionFlags.hostAttention`; `Device.auto` takes the CPU.
+/// Formats but `KvFormat.bf16` need heads of a multiple of 32 elements. Vulkan has no attention over them: it needs
+/// `SessionFlags.hostAttention`, and `Device.auto` takes another device or the CPU.
 public struct KvFormat: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public var rawValue: Int32
     public init(rawValue: Int32) { self.rawValue = rawValue }
