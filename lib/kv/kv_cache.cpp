@@ -303,9 +303,18 @@ void KvCache::note_move(const OpenMove& move) {
   if (n_moves_ < kMaxMoves) moves_[n_moves_++] = move;
 }
 
+// Rows of tokens from position `end` on are none: they were taken back, or announced and never came.
+void KvCache::forget_open(uint32_t end) {
+  for (OpenPage& o : opened_) {
+    if (o.page == end / kPageTokens) o.n_rows = std::min(o.n_rows, end % kPageTokens);
+    if (o.page != kNoPage && (o.page > end / kPageTokens || o.n_rows == 0)) o = {};
+  }
+}
+
 // Before tokens up to position `end` are appended: their last page may take the place of the one that was open when the
 // prompt began.
 void KvCache::open_for(uint32_t end) {
+  forget_open(n_tokens_);
   if (shape_.open_page_bytes() == 0 || end % kPageTokens == 0) return;
   const uint32_t page = end / kPageTokens, half = page % 2, begin = prompt_begin_ / kPageTokens;
   if (opened_[half].page != page && opened_[half].has(begin, 1) && begin * kPageTokens != prompt_begin_)
@@ -317,10 +326,7 @@ void KvCache::open_for(uint32_t end) {
 // then.
 void KvCache::reopen(uint32_t end) {
   const uint32_t page = end / kPageTokens, n_rows = end % kPageTokens, half = page % 2;
-  for (OpenPage& o : opened_) {
-    if (o.page == page) o.n_rows = std::min(o.n_rows, n_rows);
-    if (o.page != kNoPage && (o.page > page || o.n_rows == 0)) o = {};
-  }
+  forget_open(end);
   n_moves_ = static_cast<uint32_t>(
       std::remove_if(moves_, moves_ + n_moves_, [&](const OpenMove& m) { return !m.is_copy() && m.page > page; }) -
       moves_);

@@ -266,6 +266,7 @@ class KvCache final : public Part {
   size_t page_elements() const { return shape_.page_bytes() / sizeof(uint16_t); }
   void count_resident(int64_t change);
   size_t open_elements() const { return shape_.open_page_bytes() / sizeof(uint16_t); }
+  void forget_open(uint32_t end);
   void open_for(uint32_t end);
   void reopen(uint32_t end);
   void copy_open(uint32_t from, uint32_t to);

@@ -127,16 +127,17 @@ Status HostMachine::add_noise(uint32_t n_tok, uint64_t& random) {
     uint16_t* const page = kv->page_data(stream.slots[row]);
     uint16_t* const open = kv->open_data(s, stream.first_pos[row] / kPageTokens);
     for (uint32_t t = stream.len[row] - n_tok; t < stream.len[row]; ++t) {
-      float* const x = w_.step.b.q;  // room for a key and a value
+      float *const k = w_.step.b.k, *const v = w_.step.b.v;  // room for a row at least
       for (uint32_t i = 0; i < 2 * d; ++i) {
         random = random * 6364136223846793005u + 1442695040888963407u;
-        x[i] = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-23f;  // [-1, 1)
+        (i < d ? k[i] : v[i - d]) = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-23f;  // [-1, 1)
       }
-      store_row(keys_in(format, page, d), t, x);
-      store_row(values_in(format, page, d), t, x + d);
-      if (open == nullptr) continue;
-      store_row(keys_in(KvFormat::kBf16, open, d), t, x);
-      store_row(values_in(KvFormat::kBf16, open, d), t, x + d);
+      const auto store = [&](KvFormat in, uint16_t* to) {
+        store_row(keys_in(in, to, d), t, k);
+        store_row(values_in(in, to, d), t, v);
+      };
+      store(format, page);
+      if (open != nullptr) store(KvFormat::kBf16, open);
     }
     if (kv->shape().digest != DigestKind::kNone) kv->rebuild_digest(s, row);
   }

@@ -55,9 +55,10 @@ Status budget_of(const weir_session_options& o, const ModelConfig& c, uint32_t& 
     const uint64_t pages = (o.budget_bytes - std::min(o.budget_bytes, local_bytes)) / page_row;
     if (pages < 2) {
       return fail(WEIR_ERR_BUDGET,
-                  "a budget of %llu bytes is below two pages of each of the %llu streams%s, %llu bytes",
+                  "a budget of %llu bytes is below two pages of each of the %llu streams%s%s, %llu bytes",
                   static_cast<unsigned long long>(o.budget_bytes), static_cast<unsigned long long>(ruled),
                   local == 0 ? "" : " under the budget and the windows of the others",
+                  shape.open_bytes() == 0 ? "" : " and the pages that take tokens, in bf16",
                   static_cast<unsigned long long>(local_bytes + 2 * page_row));
     }
     tokens = static_cast<uint32_t>(std::min<uint64_t>(pages, kMaxTokens / kPageTokens) * kPageTokens);

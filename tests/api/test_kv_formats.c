@@ -179,34 +179,41 @@ static void rewinds_over_older_rows(void **state) {
 }
 
 typedef struct stopper {
-    uint32_t at; /* tokens */
+    uint64_t at, n_seen; /* tokens */
 } stopper;
 
 static weir_status stop_at(void *user, const weir_progress_info *info) {
-    const stopper *s = (const stopper *)user;
+    stopper *s = (stopper *)user;
+    s->n_seen = info->done;
     return info->done >= s->at ? WEIR_ERR_CANCELLED : WEIR_OK;
 }
 
-/* A prompt that is cancelled leaves the page that was open as it was, wherever its own last page came to lie. */
+/* A prompt that is cancelled after some chunks leaves the page that was open as it was, wherever it and the last pages
+ * of the chunks lie. */
 static void prompts_that_are_taken_back(void **state) {
     const fixture *f = (const fixture *)*state;
-    static const uint32_t kLengths[] = {3, 14, 30, 46, 62, 170};
+    weir_token tokens[80];
+    for (uint32_t j = 0; j < 80; ++j) tokens[j] = token(500 + j);
     for (size_t k = 0; k < N_FORMATS; ++k) {
-        for (size_t i = 0; i < sizeof(kLengths) / sizeof(kLengths[0]); ++i) {
-            weir_session *a = session_in(f->model, &choices[0], kFormats[k]);
-            weir_session *b = session_in(f->model, &choices[0], kFormats[k]);
-            prefill(a, 0, 100);
-            prefill(b, 0, 100);
-            weir_token tokens[200];
-            for (uint32_t j = 0; j < kLengths[i]; ++j) tokens[j] = token(500 + j);
-            stopper s = {kLengths[i] > 64 ? 64 : 0};
-            assert_int_equal(weir_session_prefill(a, tokens, kLengths[i], stop_at, &s), WEIR_ERR_CANCELLED);
-            assert_int_equal(stats_of(a).n_tokens, 100);
-            assert_ok(weir_session_step(a, 30));
-            assert_ok(weir_session_step(b, 30));
-            assert_same_steps(a, b, 20, "after a prompt that was cancelled");
-            weir_session_destroy(a);
-            weir_session_destroy(b);
+        for (uint32_t begin = 97; begin < 129; begin += 5) {
+            for (uint32_t chunks = 1; chunks <= 4; ++chunks) {
+                weir_session_options options = options_in(&choices[0], kFormats[k]);
+                options.batch_tokens = 16;
+                weir_session *a = session_with(f->model, &options), *b = session_with(f->model, &options);
+                prefill(a, 0, begin - 3);
+                prefill(b, 0, begin - 3);
+                step_tokens(a, 10, 3);
+                step_tokens(b, 10, 3);
+                stopper s = {16 * chunks, 0};
+                assert_int_equal(weir_session_prefill(a, tokens, 80, stop_at, &s), WEIR_ERR_CANCELLED);
+                assert_true(s.n_seen >= 16 * chunks);
+                assert_int_equal(stats_of(a).n_tokens, begin);
+                assert_ok(weir_session_step(a, 30));
+                assert_ok(weir_session_step(b, 30));
+                assert_same_steps(a, b, 3, "after a prompt that was cancelled");
+                weir_session_destroy(a);
+                weir_session_destroy(b);
+            }
         }
     }
 }

@@ -2623,8 +2623,9 @@ functions! {
     ///
     /// The next prompt or step continues there. Where no page has been evicted, and under arkvale also where evicted
     /// pages can come back, dense, quest and arkvale with attend=top and `recall_pages`=0 then compute the bits of a
-    /// session that never went further. Other policies keep what they observed: scores stay, and no stamp is newer than
-    /// the new end.
+    /// session that never went further. With a `kv_format` but [`WEIR_KV_BF16`], tokens of the last page may be what
+    /// they were rounded to (docs/algorithms.md, "Formats of pages"). Other policies keep what they observed: scores
+    /// stay, and no stamp is newer than the new end.
     ///
     /// There are no logits until the next prefill or step, also where `n_tokens` is the length already. The repetition
     /// penalty looks at the tokens that are left, the sampler's random state goes on, and the text of the next token
