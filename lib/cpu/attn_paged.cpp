@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cpu/attn_paged_parts.h"
+#include "cpu/attn_tokens.h"
 
 namespace weir::cpu {
 namespace {
@@ -32,6 +33,7 @@ uint64_t attn_scratch_bytes(const OpShapes& s) {
 
 Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
   // Sessions have lists per head in decode steps only; a chunk with such lists comes from a test.
+  if (a.tokens.n != 0 && a.kv.head_dim % 8 == 0 && attn_has_kernels()) return attn_tokens(cx, a);
   if (a.kv.head_dim % 8 != 0 || !attn_has_kernels() || (a.list_per_head && a.n_tok > 1)) return ref::attn_paged(cx, a);
   uint32_t most = 0;
   for (uint32_t list = 0; list < n_lists(a); ++list) most = std::max(most, n_listed(a, list));

@@ -4,6 +4,7 @@
 #include "cpu/attn_history.h"
 #include "cpu/attn_paged.h"
 #include "cpu/attn_progressive.h"
+#include "cpu/attn_tokens.h"
 #include "cpu/backend.h"
 #include "cpu/delta_net.h"
 #include "cpu/experts.h"
@@ -43,7 +44,8 @@ uint64_t scratch_bytes(const OpShapes& shapes) {
                    cpu::page_stamp_scratch_bytes(shapes), cpu::page_select_scratch_bytes(shapes),
                    cpu::token_mass_scratch_bytes(shapes), cpu::experts_scratch_bytes(shapes),
                    cpu::attn_progressive_scratch_bytes(shapes), cpu::attn_history_scratch_bytes(shapes),
-                   cpu::page_accumulate_scratch_bytes(shapes), cpu::page_sketch_scratch_bytes(shapes)});
+                   cpu::attn_tokens_scratch_bytes(shapes), cpu::page_accumulate_scratch_bytes(shapes),
+                   cpu::page_sketch_scratch_bytes(shapes)});
 }
 
 }  // namespace

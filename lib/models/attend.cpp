@@ -258,12 +258,16 @@ Status attend_step(Step& s, AttnPagedArgs attn, uint32_t layer) {
   } else {
     attn.select = lists.select;
     attn.n_select = lists.n_select;
+    if (lists.n_tokens != 0) attn.tokens = {lists.n_tokens, s.policy->step_rules().sink_pages, s.kv->flags(layer)};
     WEIR_TRY(ops.attn_paged(s.cx, attn));
   }
   compensate(*s.kv, layer, attn);
   if (lists.source != nullptr) WEIR_TRY(s.copies->failure());
+  // Single tokens count as the pages that they would fill.
+  const uint32_t n_most = lists.n_tokens != 0 ? whole_pages(lists.n_tokens) : UINT32_MAX;
   const uint32_t* n_listed = lists.select != nullptr ? lists.n_select : attn.kv.n_pages;
-  for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i) s.pages_attended += n_listed[i];
+  for (uint32_t i = 0; i < (attn.list_per_head ? n_heads : attn.kv.n_kv_heads); ++i)
+    s.pages_attended += std::min(n_listed[i], n_most);
   if (ruled)
     WEIR_TRY(s.policy->observe(s.cx, ops, *s.kv,
                                {layer, n_heads, attn.q, s.b.page_mass, s.b.page_score, lists, attn.pos + 1}));

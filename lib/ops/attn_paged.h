@@ -17,6 +17,16 @@ struct AttnCarry {
   float* part_out = nullptr;  // [n_tok, n_heads, head_dim] room for the output of a part, on a GPU
 };
 
+// Which of the tokens of the listed pages a decode step attends: the best `n`, or all if there are no more. A token's
+// score is the sum over the list's query heads of its weight among all of the list; of equals the earlier one is
+// taken. Those of the last page, of the first n_front pages, and of pages that the application pinned are always
+// attended, and count. A KV head with a window of its own attends all that is listed.
+struct TokenChoice {
+  uint32_t n = 0;                   // 0: all tokens
+  uint32_t n_front = 0;             // table rows
+  const uint32_t* flags = nullptr;  // [n_kv_heads, capacity]
+};
+
 // Attention of n_tok query rows (positions pos, pos+1, ...) over pages: causal, grouped query heads, softmax in f32.
 // Per KV head the listed pages are taken in list order, in units of kSplitPages. Each unit gives a partial (o, lse);
 // the partials are merged in ascending order (docs/algorithms.md, "Merging partial attention"). The reference defines
@@ -55,7 +65,14 @@ struct AttnPagedArgs {
   // words through rounding would pass the error on to all that follows (docs/results/formats).
   const float *k_rows = nullptr, *v_rows = nullptr;
   const AttnCarry* carry = nullptr;  // without select, q_sink and page_mass; null: this call sees all pages
+  TokenChoice tokens = {};           // of one query row, without q_sink and list_per_head; backends: Backend::tokens
 };
+
+// Whether a table row's tokens are always attended.
+inline bool takes_all_tokens(const AttnPagedArgs& a, uint32_t kv_head, uint32_t row) {
+  return row + 1 == a.kv.n_pages[kv_head] || row < a.tokens.n_front ||
+         (a.tokens.flags[size_t{kv_head} * a.kv.capacity + row] & kPageKept) != 0;
+}
 
 constexpr bool has_own_window(const AttnPagedArgs& a, uint32_t kv_head) {
   return a.head_windows != nullptr && a.head_windows[kv_head] != 0;

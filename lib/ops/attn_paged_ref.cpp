@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/memory.h"
 #include "ops/attn_paged.h"
 #include "ops/soft_cap.h"
 
@@ -20,6 +21,7 @@ struct Query {
   const AttnPagedArgs& a;
   uint32_t tok, head;
   uint32_t kv_head;
+  const bool* chosen = nullptr;  // of the listed tokens; null: all
 
   uint32_t list() const { return a.list_per_head ? head : kv_head; }
   size_t table() const { return size_t{kv_head} * a.kv.capacity; }
@@ -51,6 +53,7 @@ float unit_weights(const Query& q, uint32_t unit, float* weight) {
     const auto keys = a.kv.keys_of(q.kv_head, row);
     for (uint32_t j = 0; j < a.kv.len[q.table() + row]; ++j) {
       if (!q.sees(a.kv.first_pos[q.table() + row] + j)) continue;
+      if (q.chosen != nullptr && !q.chosen[size_t{first + p} * kPageTokens + j]) continue;
       const bool is_sink = row < a.n_sink_pages && (a.window == 0 || a.kv.first_pos[q.table() + row] + j < a.n_sink);
       const float* query = (is_sink && a.q_sink != nullptr ? a.q_sink : a.q) + q_at;
       const float* own = own_row(a, a.k_rows, q.kv_head, a.kv.first_pos[q.table() + row] + j);
@@ -140,9 +143,80 @@ void attend_row(const Query& q) {
   for (uint32_t p = 0; mass != nullptr && p < q.n_listed(); ++p) mass[p] /= total;
 }
 
+// Room for a list of `pages`: scores of its tokens, their order, and which are attended.
+struct ChoiceScratch {
+  double* score;
+  uint32_t* order;
+  bool* chosen;
+};
+ChoiceScratch lay_out_choice(Arena& arena, uint64_t pages) {
+  return {arena.take<double>(pages * kPageTokens), arena.take<uint32_t>(pages * kPageTokens),
+          arena.take<bool>(pages * kPageTokens)};
+}
+
+// The weight of each listed token among all of them, added up over the group's heads.
+void score_tokens(const AttnPagedArgs& a, uint32_t kv_head, uint32_t n_tokens, double* score) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  float weight[kUnitTokens];
+  std::fill_n(score, n_tokens, 0.0);
+  for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    const Query q = {args_of_head(a, kv_head), 0, head, kv_head};
+    double high = -INFINITY, total = 0.0;
+    for (uint32_t unit = 0; unit < q.n_units(); ++unit) high = std::max(high, double{unit_weights(q, unit, weight)});
+    for (uint32_t unit = 0; unit < q.n_units(); ++unit) total += std::exp(unit_weights(q, unit, weight) - high);
+    for (uint32_t unit = 0; unit < q.n_units(); ++unit) {
+      const double share = std::exp(unit_weights(q, unit, weight) - high) / total;
+      const uint32_t first = unit * kUnitTokens;
+      for (uint32_t i = 0; i < kUnitTokens && first + i < n_tokens; ++i) score[first + i] += share * double{weight[i]};
+    }
+  }
+}
+
+// Fills s.chosen with the tokens of a KV head's list that the group attends (TokenChoice).
+void choose_tokens(const AttnPagedArgs& a, uint32_t kv_head, const ChoiceScratch& s) {
+  const AttnPagedArgs own = args_of_head(a, kv_head);
+  const Query any = {own, 0, kv_head * (a.n_heads / a.kv.n_kv_heads), kv_head};
+  const uint32_t n_tokens = any.n_listed() * kPageTokens;
+  score_tokens(a, kv_head, n_tokens, s.score);
+  uint32_t n_left = has_own_window(a, kv_head) ? UINT32_MAX : a.tokens.n, n_others = 0;
+  bool has_scores = true;
+  for (uint32_t i = 0; i < n_tokens; ++i) {
+    const uint32_t row = any.row(i / kPageTokens);
+    const bool is_there = i % kPageTokens < a.kv.len[any.table() + row];
+    has_scores = has_scores && (!is_there || std::isfinite(s.score[i]));
+    s.chosen[i] = is_there && takes_all_tokens(a, kv_head, row);
+    if (is_there && !s.chosen[i]) s.order[n_others++] = i;
+    if (s.chosen[i] && n_left != 0) --n_left;
+  }
+  std::sort(s.order, s.order + n_others,
+            [&](uint32_t x, uint32_t y) { return s.score[x] != s.score[y] ? s.score[x] > s.score[y] : x < y; });
+  for (uint32_t i = 0; i < n_others; ++i) s.chosen[s.order[i]] = i < n_left || !has_scores;
+}
+
+Status attend_tokens(OpContext& cx, const AttnPagedArgs& a) {
+  const uint32_t group = a.n_heads / a.kv.n_kv_heads;
+  Arena measure, arena(cx.scratch, cx.scratch_bytes);
+  lay_out_choice(measure, a.kv.capacity);
+  if (measure.used() > cx.scratch_bytes) return fail(WEIR_ERR_INTERNAL, "attn_paged: too little scratch for tokens");
+  const ChoiceScratch s = lay_out_choice(arena, a.kv.capacity);
+  for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) {
+    choose_tokens(a, kv_head, s);
+    for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      attend_row({args_of_head(a, kv_head), 0, head, kv_head, s.chosen});
+  }
+  return {};
+}
+
 }  // namespace
 
-Status attn_paged(OpContext&, const AttnPagedArgs& a) {
+uint64_t token_choice_bytes(uint64_t pages) {
+  Arena arena;
+  lay_out_choice(arena, pages);
+  return arena.used();
+}
+
+Status attn_paged(OpContext& cx, const AttnPagedArgs& a) {
+  if (a.tokens.n != 0) return attend_tokens(cx, a);
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
   for (uint32_t tok = 0; tok < a.n_tok; ++tok) {
     for (uint32_t head = 0; head < a.n_heads; ++head)

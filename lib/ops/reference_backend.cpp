@@ -9,11 +9,13 @@
 namespace weir {
 namespace ref {
 uint64_t experts_scratch_bytes(const OpShapes& shapes);
+uint64_t token_choice_bytes(uint64_t pages);
 
 static uint64_t scratch_bytes(const OpShapes& s) {
   const uint64_t group = s.n_kv_heads != 0 ? s.n_heads / s.n_kv_heads : 0;
   const uint64_t recurrent = (uint64_t{s.conv_channels} + s.recurrent_width) * sizeof(double);
-  return std::max({experts_scratch_bytes(s), history_scratch_bytes(s.history_tokens, group, s.head_dim), recurrent});
+  return std::max({experts_scratch_bytes(s), history_scratch_bytes(s.history_tokens, group, s.head_dim), recurrent,
+                   token_choice_bytes(s.token_pages)});
 }
 }  // namespace ref
 

@@ -98,6 +98,8 @@ struct StepRules {
   uint32_t select_from_layer = 0;
   // While no stream has more pages than this, selection cannot change anything. 0 with recall.
   uint32_t select_above_pages = 0;
+  // > 0: of the selected pages attention takes so many tokens; see TokenChoice.
+  uint32_t attend_tokens = 0;
   // Attention takes what is selected in the order of its scores and stops; see AttnStop.
   uint32_t stop_microbatch = 0;  // 0: it does not stop
   float stop_eps = 1.0f;

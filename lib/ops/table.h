@@ -38,6 +38,7 @@ struct OpShapes {
   uint32_t n_experts = 0, n_experts_used = 0;  // 0: none
   uint32_t history_tokens = 0;                 // most tokens of a history, sinks included; 0: there is none
   uint32_t expert_ff = 0, shared_ff = 0;       // rows of an expert's gate, and of the shared expert's; 0: none
+  uint32_t token_pages = 0;  // most pages of a list among whose tokens attention chooses; 0: it does not
   uint32_t conv_channels = 0,
            recurrent_width = 0;  // of recurrent layers: of the convolution and of the output; 0: none
 };

@@ -221,7 +221,7 @@ Status list_pages(const StepRules& rules, float scale, OpContext& cx, const OpTa
   select.candidate_flags = rules.candidate_flags;
   select.n_sink_pages = rules.sink_pages;
   WEIR_TRY(ops.page_select(cx, select));
-  lists = {a.select, a.n_select};
+  lists = {.select = a.select, .n_select = a.n_select, .n_tokens = rules.attend_tokens};
   return {};
 }
 

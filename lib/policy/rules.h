@@ -35,8 +35,9 @@ struct RoomArgs {
 struct PageLists {
   const uint32_t* select = nullptr;
   const uint32_t* n_select = nullptr;
-  AttnStop stop = {};  // with microbatch > 0 attention stops by itself; afterwards the lists hold what it attended
+  AttnStop stop = {};     // with microbatch > 0 attention stops by itself; afterwards the lists hold what it attended
   PageSource* source = nullptr;  // with `stop`: where listed pages come from that are not in the pool
+  uint32_t n_tokens = 0;         // > 0: attended are so many tokens of these pages
 };
 
 struct SelectArgs {

@@ -15,6 +15,11 @@ const char* const kDeviceNames[] = {"auto", "cpu", "cuda", "vulkan"};
 Status check_device_attention(const weir_session_options& o, const PolicyNeeds& needs, const StepRules& rules) {
   if (o.spill_budget_bytes != 0 && may_keep_copies(needs, rules))
     return fail(WEIR_ERR_UNSUPPORTED, "spill_budget_bytes: what leaves the pool can be stored on the processor only");
+  if (rules.attend_tokens != 0) {
+    return fail(WEIR_ERR_UNSUPPORTED,
+                "policy %s with unit=token is for the processor, WEIR_SESSION_HOST_ATTENTION does it beside a device",
+                o.policy);
+  }
   // A recorded step selects in all layers or in none, and a stream that need not select then takes what others get.
   if ((needs.layer_pages.differ() || needs.heads_differ) && rules.selects && rules.stop_microbatch == 0 &&
       rules.select_above_pages != rules.select_budget) {

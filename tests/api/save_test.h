@@ -83,6 +83,7 @@ static const choice choices[] = {
     {"tova", {{"skip_layers", "1"}, {"decide", "token"}}, 2, 128, 0, 0},
     {"quest", {{"skip_layers", "0"}}, 1, 96, 0, 0},
     {"quest", {{"skip_layers", "1"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3, 96, 0, 0},
+    {"quest", {{"skip_layers", "0"}, {"unit", "token"}, {"candidates", "2"}}, 3, 96, 0, 0},
     {"raas", {{0, 0}}, 0, 128, 200, 0},
     {"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2, 128, 0, 0},
     {"raas", {{"decide", "gap"}, {"alpha", "0.1"}}, 2, 128, 0, 0},

@@ -97,6 +97,8 @@ void options__bad_values(void**) {
       {"quest", "sink_pages", {"-1", "1048577"}},
       {"quest", "min_pages", {"0", "1"}},
       {"quest", "dense_tokens", {"-1", "x"}},
+      {"quest", "unit", {"tokens", ""}},
+      {"quest", "candidates", {"0", "1025"}},
       {"raas", "stamp_rule", {"top", ""}},
       {"raas", "r", {"-0.1", "1.01", "nan", "half"}},
       {"raas", "stamp_source", {"mass"}},
@@ -261,6 +263,9 @@ void options__contradictions(void**) {
                    {"policy h2o", "init_rows", "window"});
   }
   expect_refusal({"hybrid", 512, 4096, 0, {{"agg", "qhead"}}}, bad, {"agg=qhead"});
+  expect_refusal({"quest", 512, 4096, 0, {{"agg", "qhead"}, {"unit", "token"}}}, bad, {"unit=token", "agg=qhead"});
+  expect_refusal({"quest", 512, 4096, 0, {{"candidates", "2"}}}, bad, {"policy quest", "candidates", "unit=page"});
+  expect_policy({"quest", 512, 4096, 0, {{"candidates", "1024"}, {"unit", "token"}}});
   expect_refusal({"psa", 512, 4096, 0, {{"max_pages", "33"}}}, bad, {"policy psa", "max_pages=33", "32 pages"});
   expect_refusal({"psa", 512, 4096, 0, {{"max_pages", "4"}, {"mb", "5"}}}, bad, {"policy psa", "mb=5", "max_pages=4"});
   expect_refusal({"psa", 32, 4096, 0, {{"mb", "3"}}}, bad, {"policy psa", "mb=3", "max_pages=2"});
@@ -354,7 +359,8 @@ void options__unknown_names(void**) {
       {"sink", {"sinks", "window", "positions", "exact_mask"}},
       {"h2o", {"recent", "score", "init", "init_rows", "skip_layers"}},
       {"tova", {"scope", "decide", "skip_layers"}},
-      {"quest", {"digest", "spread", "agg", "skip_layers", "sink_pages", "min_pages", "dense_tokens"}},
+      {"quest",
+       {"digest", "spread", "agg", "skip_layers", "sink_pages", "min_pages", "dense_tokens", "unit", "candidates"}},
       {"raas",
        {"stamp_rule", "r", "alpha", "stamp_source", "rank_scope", "protect_recent", "min_decode_pages", "overflow",
         "pin_prompt", "recall"}},
