@@ -34,9 +34,10 @@ struct TokenScratch {
   float* share;    // [stride] weights of one head
   float* score;    // [stride] of the group
   uint32_t* key;   // [stride] order of the scores; 0: not seen
-  uint32_t* used;  // [stride] tokens that are attended, and not of an open page
+  uint32_t* used;  // [stride] tokens that are picked; then those that are attended, and not of an open page
   TokenRow* rows;  // [stride]
   float* out;      // [group, d_pad] permuted
+  float* total;    // [group] sums of weights
   size_t stride, d_pad;
 };
 
@@ -54,6 +55,7 @@ inline TokenScratch lay_out_tokens(Arena& arena, uint64_t n_heads, uint64_t grou
   s.used = arena.take<uint32_t>(s.stride);
   s.rows = arena.take<TokenRow>(s.stride);
   s.out = arena.take<float>(group * s.d_pad);
+  s.total = arena.take<float>(group);
   return s;
 }
 
@@ -211,15 +213,14 @@ void choose(const TokenJob& job, bool has_scores) {
   }
   if (!has_scores || has_own_window(a, job.kv_head) || n_forced + n_others <= a.tokens.n) return;
   const uint32_t n_best = std::max(a.tokens.n, n_forced);
-  // What is not picked becomes 0, behind the place that is looked at.
-  uint32_t next = 0;
-  for_best(s.key, n_tokens, n_best, [&](uint32_t token) {
-    std::fill(s.score + next, s.score + token, 0.0f);
-    s.score[token] = 1.0f;
-    next = token + 1;
-  });
-  std::fill(s.score + next, s.score + n_tokens, 0.0f);
-  for (uint32_t token = 0; token < n_tokens; ++token) s.key[token] = s.score[token] != 0.0f ? s.key[token] : 0;
+  uint32_t n_picked = 0;
+  for_best(s.key, n_tokens, n_best, [&](uint32_t token) { s.used[n_picked++] = token; });
+  uint32_t next = 0;  // not picked: the tokens between those that are
+  for (uint32_t i = 0; i < n_picked; ++i) {
+    std::fill(s.key + next, s.key + s.used[i], 0u);
+    next = s.used[i] + 1;
+  }
+  std::fill(s.key + next, s.key + n_tokens, 0u);
 }
 
 // The rows of what is attended, but for an open page, whose listed place is returned.
@@ -251,32 +252,31 @@ void attend_stream(const TokenJob& job) {
   choose(job, add_shares(job, n));
   size_t n_used = 0;
   const uint32_t open = list_rows(job, n_used);
-  float total[kMaxGroup];
   for (uint32_t g = 0; g < job.group(); ++g) {
     float* const weight = job.weight(g);
     for (size_t i = 0; i < n; ++i) weight[i] = s.key[i] == 0 ? -std::numeric_limits<float>::infinity() : weight[i];
     const uint32_t head = job.kv_head * job.group() + g;
     float sum = 0.0f;
     float high = HWY_DYNAMIC_DISPATCH(exp_all)(weight, n, weight, sum);
-    total[g] = sum;
+    s.total[g] = sum;
     if (a.sinks != nullptr) {
       // The sink may be far above all tokens.
       const float more = std::max(high, a.sinks[head]), shrink = std::exp(high - more);
       for (size_t i = 0; i < n; ++i) weight[i] *= shrink;
-      total[g] = sum * shrink + std::exp(a.sinks[head] - more);
+      s.total[g] = sum * shrink + std::exp(a.sinks[head] - more);
       high = more;
     }
-    if (a.lse != nullptr) a.lse[head] = high + std::log(total[g]);
+    if (a.lse != nullptr) a.lse[head] = high + std::log(s.total[g]);
     if (a.page_mass == nullptr) continue;
     float* const mass = a.page_mass + size_t{head} * a.kv.capacity;
     for (uint32_t p = 0; p < job.n; ++p) {
       float of_page = 0.0f;
       for (uint32_t t = 0; t < kPageTokens; ++t) of_page += weight[p * kPageTokens + t];
-      mass[p] = of_page / total[g];
+      mass[p] = of_page / s.total[g];
     }
   }
   HWY_DYNAMIC_DISPATCH(sum_values)(job, n_used, open);
-  for (uint32_t g = 0; g < job.group(); ++g) HWY_DYNAMIC_DISPATCH(store_head)(job, g, 1.0f / total[g]);
+  for (uint32_t g = 0; g < job.group(); ++g) HWY_DYNAMIC_DISPATCH(store_head)(job, g, 1.0f / s.total[g]);
 }
 
 }  // namespace
@@ -291,8 +291,8 @@ Status attn_tokens(OpContext& cx, const AttnPagedArgs& a) {
   uint32_t most = 0;
   for (uint32_t kv_head = 0; kv_head < a.kv.n_kv_heads; ++kv_head) most = std::max(most, n_listed(a, kv_head));
   const uint64_t stride = token_scratch_stride(a.n_heads, group, a.kv.head_dim, most);
-  if (stride * cx.pool->n_threads() > cx.scratch_bytes || group > kMaxGroup)
-    return fail(WEIR_ERR_INTERNAL, "attention over tokens: %u pages and groups of %u are too many", most, group);
+  if (stride * cx.pool->n_threads() > cx.scratch_bytes)
+    return fail(WEIR_ERR_INTERNAL, "attention over tokens: %u pages are too many", most);
   cx.pool->parallel_for(a.kv.n_kv_heads, [&](size_t task, size_t worker) {
     const auto kv_head = static_cast<uint32_t>(task);
     Arena arena(cx.scratch + worker * stride, stride);

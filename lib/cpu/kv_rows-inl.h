@@ -1,4 +1,4 @@
-// Rows of a page's part in each of its formats (ops/kv_format.h), read block by block and written, compiled once per
+// Rows of a page's part in each of its formats (ops/kv_format.h), read block by block, compiled once per
 // instruction set. A block of two vectors' worth of elements becomes one vector of its even and one of its odd
 // elements, which is what pairs of bf16, and of 4-bit codes, are widened to at the least cost.
 #if defined(WEIR_CPU_KV_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -41,7 +41,7 @@ struct RowShape {
   hn::Mask<hn::RebindToUnsigned<DF>> tail_mask;
 };
 
-// A row: load() gives the even and odd elements of a block, next() what to prefetch of it.
+// A row: load() gives the even and odd elements of a block, block() where a block is, to prefetch it.
 template <RowFormat kFormat>
 struct RowOf;
 

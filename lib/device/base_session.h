@@ -111,7 +111,7 @@ class BaseSession : public DeviceSession {
   LeftAt left_at() const;
   // Whether some of a layer's streams have compensation tokens.
   bool compensates(uint32_t layer) const;
-  // With the rotation of the output behind it.
+  // Rotates the output, too.
   Status enqueue_compensation(uint32_t layer, const AttnPagedArgs& attn, const uint32_t* n_tokens);
   // Where pages have rotated values: of what is appended next, and back of what attention has left.
   Status rotate_new_values(uint32_t n_tok, bool overlap);

@@ -65,7 +65,7 @@ struct AttnPagedArgs {
   // words through rounding would pass the error on to all that follows (docs/results/formats).
   const float *k_rows = nullptr, *v_rows = nullptr;
   const AttnCarry* carry = nullptr;  // without select, q_sink and page_mass; null: this call sees all pages
-  TokenChoice tokens = {};           // of one query row, without q_sink and list_per_head; backends: Backend::tokens
+  TokenChoice tokens = {};           // of one query row, without q_sink and list_per_head; the CPU and the reference
 };
 
 // Whether a table row's tokens are always attended.
@@ -77,7 +77,7 @@ inline bool takes_all_tokens(const AttnPagedArgs& a, uint32_t kv_head, uint32_t 
 constexpr bool has_own_window(const AttnPagedArgs& a, uint32_t kv_head) {
   return a.head_windows != nullptr && a.head_windows[kv_head] != 0;
 }
-// One of these rows; null: the token is in its page.
+// A row of k_rows or v_rows; null: the token is in its page.
 inline const float* own_row(const AttnPagedArgs& a, const float* rows, uint32_t kv_head, uint32_t pos) {
   if (rows == nullptr || pos < a.pos) return nullptr;
   return rows + (size_t{pos - a.pos} * a.kv.n_kv_heads + kv_head) * a.kv.head_dim;

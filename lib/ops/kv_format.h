@@ -4,7 +4,7 @@
 // the stream's open page, and attended there: heads that look at the latest tokens alone lose the most by rounding
 // (docs/results/formats).
 //
-// A block of 32 elements shares a scale, a bf16 that divides nothing but the block: 127 steps to the largest magnitude
+// A block of 32 elements shares a scale in bf16: 127 steps to the largest magnitude
 // in 8 bits, 8 in 4. Decoding is exact in f32: a code of at most 8 bits times a scale with 8 bits of mantissa. A block
 // with an element that is no finite number has the scale NaN, so that its token is as visible as it is in bf16.
 // Values of 4 bits are those of rows that were rotated by a Hadamard matrix (ops/hadamard.h), which spreads outliers of

@@ -29,6 +29,7 @@ constexpr uint32_t sketch_code(const uint16_t* sketch, uint32_t token, uint32_t 
   const uint32_t bit = channel % 4 * 8 + channel % kSketchChannels / 4 * 2;
   return sketch[2 * word + bit / 16] >> bit % 16 & 3u;
 }
+
 // Half of the distance between levels, in units of the root mean square of a row: the best for normal numbers (Max,
 // "Quantizing for Minimum Distortion", 1960, table II). A rotated row is nearly normal.
 inline constexpr float kSketchHalfStep = 0.4979f;
@@ -37,6 +38,7 @@ inline constexpr float kSketchHalfStep = 0.4979f;
 constexpr uint32_t sketch_words(size_t head_dim) {
   return static_cast<uint32_t>((head_dim + kSketchChannels - 1) / kSketchChannels);
 }
+
 // The sketch of the first `len` keys of a page; tokens that are not there count as keys of zeros.
 void sketch_page(const PagePart<const uint16_t>& keys, uint32_t len, uint16_t* out);
 

@@ -67,7 +67,7 @@ struct KvView {
   uint32_t capacity = 0;
   uint32_t n_kv_heads = 0;
   uint32_t head_dim = 0;
-  // Units of 16 bits that a page takes: its elements in bf16.
+  // What a page takes in units of 16 bits. In bf16 these are its elements.
   constexpr size_t page_elements() const { return kv_page_bytes(format, head_dim) / sizeof(uint16_t); }
   // Index of a table row's digest, in digests of digest_elements.
   constexpr size_t digest_index(uint32_t kv_head, uint32_t row) const {

@@ -224,8 +224,9 @@ OpShapes describe_shapes(const ModelConfig& c, const PolicyNeeds& needs, const S
   shapes.head_dim = c.head_dim;
   shapes.max_pages = setup.kv.max_capacity();
   shapes.history_tokens = needs.history.group != 0 ? needs.history.tokens + needs.history.n_sink : 0;
-  if (setup.rules.attend_tokens != 0)  // a head with a window of its own attends all of it
-    shapes.token_pages = std::max(std::min(setup.rules.select_budget, shapes.max_pages), setup.kv.own_pages);
+  // A list may be longer than the policy's budget of pages: what the application pins is always in it, and so is the
+  // whole window of a head that has one.
+  if (setup.rules.attend_tokens != 0) shapes.token_pages = shapes.max_pages;
   shapes.d_model = c.d_model;
   shapes.n_experts = c.n_experts;
   shapes.n_experts_used = c.n_experts_used;

@@ -37,6 +37,7 @@ static const choice choices[] = {
     {"quest", {{"skip_layers", "0"}, {"agg", "qhead"}, {"digest", "mean_std"}}, 3},
     {"quest", {{"skip_layers", "1"}, {"agg", "sum_prob"}, {"prompt", "snapkv"}}, 3},
     {"quest", {{"skip_layers", "0"}, {"digest", "sketch"}}, 2},
+    {"quest", {{"skip_layers", "0"}, {"unit", "token"}, {"candidates", "1"}}, 3},
     {"raas", {{0, 0}}, 0},
     {"raas", {{"r", "0.5"}, {"protect_recent", "0"}}, 2},
     {"raas", {{"pin_prompt", "false"}, {"digest", "cuboid_mean"}}, 2},
