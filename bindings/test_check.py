@@ -64,6 +64,16 @@ class Headers(unittest.TestCase):
         self.assertEqual(self.api.enum_of(event["stop"]).name, "weir_stop_reason")
         self.assertIsNone(self.api.enum_of(event["n_tokens"]))
 
+    def test_types_of_enums(self):
+        """Bits are unsigned and other values are not: the languages' enums have one type each."""
+        told = [(item, f"{owner.name}: {item.name}") for owner in self.api.structs for item in owner.fields] + \
+            [(item, f"{owner.name}: {item.name}") for owner in self.api.functions for item in owner.parameters]
+        found = [(where, item.type.base, enum) for item, where in told for enum in [self.api.enum_of(item)] if enum]
+        self.assertGreater(len(found), 20)
+        for where, base, enum in found:
+            if base != "weir_status":
+                self.assertEqual(base, "uint32_t" if enum.is_bits else "int32_t", where)
+
     def test_docs(self):
         step = self.api.find("weir_session_step").doc
         self.assertEqual(step.summary, "Append one token as a decode step and compute the logits after it. "

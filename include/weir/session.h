@@ -109,7 +109,7 @@ typedef struct weir_session_options {
                                                where prompts begin and end, as many as have room, at most 1,024. Those
                                                of the last prompt stay however long the answer is. With room for one,
                                                that of its end does. 0 (default): 1,024. @since 1.1 */
-    uint32_t kv_format;                   /**< WEIR_KV_*: what keys and values are stored in. WEIR_KV_BF16 (0) is the
+    int32_t kv_format;                    /**< WEIR_KV_*: what keys and values are stored in. WEIR_KV_BF16 (0) is the
                                                default. Budgets in bytes hold more tokens in smaller formats.
                                                @since 1.1 */
 } weir_session_options;

@@ -34,7 +34,7 @@ enum class KvFormat : uint8_t {
   kQ8 = 1,    // keys and values in 8 bits
   kK8V4 = 2,  // keys in 8 bits, values in 4
 };
-inline constexpr uint32_t kKvFormats = 3;
+inline constexpr int32_t kKvFormats = 3;
 
 // Elements that share a scale. Head sizes are multiples of it, unless all is bf16.
 inline constexpr uint32_t kScaleElements = 32;

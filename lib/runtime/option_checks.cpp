@@ -40,8 +40,8 @@ Status check_numbers(const weir_session_options& o) {
 }
 
 Status check_format(const weir_session_options& o, const ModelConfig& c) {
-  if (o.kv_format >= kKvFormats)
-    return fail(WEIR_ERR_INVALID_ARG, "kv_format: %u is not a WEIR_KV_* value", o.kv_format);
+  if (o.kv_format < 0 || o.kv_format >= kKvFormats)
+    return fail(WEIR_ERR_INVALID_ARG, "kv_format: %d is not a WEIR_KV_* value", o.kv_format);
   if (o.kv_format == WEIR_KV_BF16 || c.head_dim % kScaleElements == 0) return {};
   return fail(WEIR_ERR_UNSUPPORTED,
               "kv_format: %s needs heads of a multiple of %u elements, and the model's have %u; WEIR_KV_BF16 fits all",

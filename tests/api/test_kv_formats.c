@@ -2,18 +2,18 @@
  * forks, rewinds, prompts that are taken back, saved sessions, and what is refused. */
 #include "save_test.h"
 
-static const uint32_t kFormats[] = {WEIR_KV_Q8, WEIR_KV_K8V4};
+static const int32_t kFormats[] = {WEIR_KV_Q8, WEIR_KV_K8V4};
 static const char *const kNames[] = {"bf16", "q8", "k8v4"};
 #define GOLDEN(name) WEIR_SOURCE_DIR "/tests/golden/models/" name ".gguf"
-#define N_FORMATS (sizeof(kFormats) / sizeof(kFormats[0]))
+#define N_FORMATS (int)(sizeof(kFormats) / sizeof(kFormats[0]))
 
-static weir_session_options options_in(const choice *c, uint32_t format) {
+static weir_session_options options_in(const choice *c, int32_t format) {
     weir_session_options options = options_of(c);
     options.kv_format = format;
     return options;
 }
 
-static weir_session *session_in(weir_model *model, const choice *c, uint32_t format) {
+static weir_session *session_in(weir_model *model, const choice *c, int32_t format) {
     const weir_session_options options = options_in(c, format);
     return session_with(model, &options);
 }
@@ -22,7 +22,7 @@ static void step_tokens(weir_session *session, uint32_t first, uint32_t n) {
     for (uint32_t i = 0; i < n; ++i) assert_ok(weir_session_step(session, token(first + i)));
 }
 
-static void describe(char *text, size_t n, const choice *c, uint32_t format, const char *what) {
+static void describe(char *text, size_t n, const choice *c, int32_t format, const char *what) {
     snprintf(text, n, "%s with pages of %s, %s", c->policy, kNames[format], what);
 }
 
@@ -33,7 +33,7 @@ static void plans(void **state) {
     weir_plan_info whole = WEIR_PLAN_INFO_INIT;
     weir_session_options options = options_in(&choices[0], WEIR_KV_BF16);
     assert_ok(weir_plan(f->model, &options, &whole));
-    for (uint32_t format = 0; format <= N_FORMATS; ++format) {
+    for (int32_t format = 0; format <= N_FORMATS; ++format) {
         weir_plan_info plan = WEIR_PLAN_INFO_INIT;
         options.kv_format = format;
         assert_ok(weir_plan(f->model, &options, &plan));
@@ -46,7 +46,7 @@ static void plans(void **state) {
     options.budget_bytes = 1 << 20;
     options.policy = "raas";
     uint32_t tokens = 0;
-    for (uint32_t format = 0; format <= N_FORMATS; ++format) {
+    for (int32_t format = 0; format <= N_FORMATS; ++format) {
         weir_plan_info plan = WEIR_PLAN_INFO_INIT;
         options.kv_format = format;
         assert_ok(weir_plan(f->model, &options, &plan));
@@ -56,7 +56,7 @@ static void plans(void **state) {
     }
 }
 
-static void go_on_alike(weir_model *model, const choice *c, uint32_t format) {
+static void go_on_alike(weir_model *model, const choice *c, int32_t format) {
     char when[200];
     weir_session *session = session_in(model, c, format);
     prefill(session, 0, 150);
@@ -86,7 +86,7 @@ static void go_on_alike(weir_model *model, const choice *c, uint32_t format) {
 static void forks_and_files(void **state) {
     const fixture *f = (const fixture *)*state;
     for (size_t i = 0; i < N_CHOICES; ++i) {
-        for (size_t k = 0; k < N_FORMATS; ++k) go_on_alike(f->model, &choices[i], kFormats[k]);
+        for (int k = 0; k < N_FORMATS; ++k) go_on_alike(f->model, &choices[i], kFormats[k]);
     }
 }
 
@@ -100,7 +100,7 @@ static void other_models(void **state) {
     for (size_t m = 0; m < sizeof(kPaths) / sizeof(kPaths[0]); ++m) {
         weir_model *model = NULL;
         assert_ok(weir_model_open(runtime, kPaths[m], NULL, &model));
-        for (size_t k = 0; k < N_FORMATS; ++k) {
+        for (int k = 0; k < N_FORMATS; ++k) {
             for (size_t i = 0; i < N_CHOICES; ++i) {
                 const choice *c = &choices[i];
                 if (strcmp(c->policy, "dense") == 0 || strcmp(c->policy, "arkvale") == 0)
@@ -119,7 +119,7 @@ static void rewinds(void **state) {
     static const struct {
         uint32_t from, to;
     } kExact[] = {{105, 98}, {112, 100}, {111, 96}, {125, 112}, {119, 105}, {200, 96}, {147, 97 + 48 - 1}};
-    for (size_t k = 0; k < N_FORMATS; ++k) {
+    for (int k = 0; k < N_FORMATS; ++k) {
         for (size_t i = 0; i < sizeof(kExact) / sizeof(kExact[0]); ++i) {
             weir_session *a = session_in(f->model, &choices[0], kFormats[k]);
             weir_session *b = session_in(f->model, &choices[0], kFormats[k]);
@@ -157,7 +157,7 @@ static void rewinds(void **state) {
 /* What the open page held before a rewind is nothing once its place in the conversation has been written anew. */
 static void rewinds_over_older_rows(void **state) {
     const fixture *f = (const fixture *)*state;
-    for (size_t k = 0; k < N_FORMATS; ++k) {
+    for (int k = 0; k < N_FORMATS; ++k) {
         weir_session *a = session_in(f->model, &choices[0], kFormats[k]);
         weir_session *b = session_in(f->model, &choices[0], kFormats[k]);
         prefill(a, 0, 96);
@@ -194,7 +194,7 @@ static void prompts_that_are_taken_back(void **state) {
     const fixture *f = (const fixture *)*state;
     weir_token tokens[80];
     for (uint32_t j = 0; j < 80; ++j) tokens[j] = token(500 + j);
-    for (size_t k = 0; k < N_FORMATS; ++k) {
+    for (int k = 0; k < N_FORMATS; ++k) {
         for (uint32_t begin = 97; begin < 129; begin += 5) {
             for (uint32_t chunks = 1; chunks <= 4; ++chunks) {
                 weir_session_options options = options_in(&choices[0], kFormats[k]);
@@ -222,7 +222,7 @@ static void prompts_that_are_taken_back(void **state) {
 static void all_within_the_budget(void **state) {
     const fixture *f = (const fixture *)*state;
     static const char *const kPolicies[] = {"raas", "quest", "arkvale", "sink", "h2o", "tova"};
-    for (size_t k = 0; k < N_FORMATS; ++k) {
+    for (int k = 0; k < N_FORMATS; ++k) {
         for (size_t i = 0; i < sizeof(kPolicies) / sizeof(kPolicies[0]); ++i) {
             weir_session_options options = options_in(&choices[0], kFormats[k]);
             weir_session *dense = session_with(f->model, &options);
@@ -247,7 +247,7 @@ static void near_bf16(void **state) {
     prefill_text(f->model, whole, RULE_PROMPT);
     assert_ok(weir_session_logits(whole, &want, &n));
     float off[3] = {0};
-    for (size_t k = 0; k < N_FORMATS; ++k) {
+    for (int k = 0; k < N_FORMATS; ++k) {
         weir_session *session = session_in(f->model, &choices[0], kFormats[k]);
         prefill_text(f->model, session, RULE_PROMPT);
         assert_ok(weir_session_step(session, 30));
@@ -271,6 +271,9 @@ static void refusals(void **state) {
     weir_session_options options = options_in(&choices[0], 17);
     assert_error(weir_session_create(f->model, &options, &session), WEIR_ERR_INVALID_ARG,
                  "kv_format: 17 is not a WEIR_KV_* value");
+    options.kv_format = -1;
+    assert_error(weir_session_create(f->model, &options, &session), WEIR_ERR_INVALID_ARG,
+                 "kv_format: -1 is not a WEIR_KV_* value");
     assert_null(session);
     /* Saved with one format, restored with another. */
     weir_session *q8 = session_in(f->model, &choices[0], WEIR_KV_Q8);

@@ -146,7 +146,7 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   options_.snapshot_tokens = flags.snapshot_tokens;
   const auto format = std::find(kKvFormats.begin(), kKvFormats.end(), flags.kv);
   if (format == kKvFormats.end()) throw UsageError("kv=" + flags.kv + ": the formats are bf16, q8 and k8v4");
-  options_.kv_format = static_cast<uint32_t>(format - kKvFormats.begin());
+  options_.kv_format = static_cast<int32_t>(format - kKvFormats.begin());
   options_.max_prompt_tokens = flags.max_prompt;
   options_.policy = policy_.c_str();
   options_.policy_options = pairs_.empty() ? nullptr : pairs_.data();

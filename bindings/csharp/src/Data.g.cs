@@ -923,7 +923,7 @@ namespace Weir
             s->spill_flags = (uint)SpillFlags;
             s->snapshot_budget_bytes = SnapshotBudgetBytes;
             s->snapshot_tokens = SnapshotTokens;
-            s->kv_format = (uint)KvFormat;
+            s->kv_format = (int)KvFormat;
         }
     }
 

@@ -284,7 +284,7 @@ namespace Weir
             internal uint reserved_spill;
             internal ulong snapshot_budget_bytes;
             internal uint snapshot_tokens;
-            internal uint kv_format;
+            internal int kv_format;
         }
 
         [StructLayout(LayoutKind.Sequential)]

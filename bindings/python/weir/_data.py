@@ -1223,7 +1223,7 @@ class SessionOptions:
         s.spill_flags = integer("spill_flags", self.spill_flags, True)
         s.snapshot_budget_bytes = integer("snapshot_budget_bytes", self.snapshot_budget_bytes, True, 64)
         s.snapshot_tokens = integer("snapshot_tokens", self.snapshot_tokens, True)
-        s.kv_format = integer("kv_format", self.kv_format, True)
+        s.kv_format = integer("kv_format", self.kv_format, False)
         return s
 
 

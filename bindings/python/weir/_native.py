@@ -560,7 +560,7 @@ class weir_session_options(Structure):
         ("reserved_spill", c_uint32),
         ("snapshot_budget_bytes", c_uint64),
         ("snapshot_tokens", c_uint32),
-        ("kv_format", c_uint32),
+        ("kv_format", c_int32),
     ]
 
 

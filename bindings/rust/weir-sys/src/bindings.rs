@@ -826,7 +826,7 @@ structures! {
         snapshot_tokens: u32,
         /// `WEIR_KV_*`: what keys and values are stored in. [`WEIR_KV_BF16`] (0) is the default. Budgets in bytes hold
         /// more tokens in smaller formats. Since 1.1.
-        kv_format: u32,
+        kv_format: i32,
     }
 
     /// The exact bytes of every pool of a session, known before anything is allocated.

@@ -410,7 +410,7 @@ impl SessionOptions {
     }
     /// `WEIR_KV_*`: what keys and values are stored in. [`WEIR_KV_BF16`](sys::WEIR_KV_BF16) (0) is the default. Budgets
     /// in bytes hold more tokens in smaller formats.
-    pub fn kv_format(mut self, kv_format: u32) -> Self {
+    pub fn kv_format(mut self, kv_format: i32) -> Self {
         self.raw.kv_format = kv_format;
         self
     }
