@@ -48,8 +48,10 @@ enum weir_spill_flag_bits {
 enum weir_kv_format {
     WEIR_KV_BF16 = 0, /**< 16 bits an element. */
     WEIR_KV_Q8 = 1,   /**< 8.5 bits: signed bytes, and a scale for every 32 elements of a token. */
-    WEIR_KV_K8V4 = 2  /**< 6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix
+    WEIR_KV_K8V4 = 2, /**< 6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix
                            that is taken back behind attention. */
+    WEIR_KV_K4V4 = 3  /**< 5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page;
+                           values as in WEIR_KV_K8V4. Not with CUDA. */
 };
 
 /** Options of weir_plan and weir_session_create.

@@ -26,7 +26,9 @@ constexpr size_t kLineBytes = 64;
 HWY_INLINE void prefetch_row(const PagePart<const uint16_t>& part, uint32_t token) {
   const auto* codes = reinterpret_cast<const std::byte*>(part.codes(token));
   for (size_t i = 0; i < row_code_bytes(part.format, part.head_dim); i += kLineBytes) hwy::Prefetch(codes + i);
-  if (part.format != RowFormat::kBf16) hwy::Prefetch(part.scales(token));
+  const auto* scales = reinterpret_cast<const std::byte*>(part.scales(token));
+  const size_t n_scales = part_scales(part.format, part.head_dim, 1);
+  for (size_t i = 0; i < n_scales * sizeof(uint16_t); i += kLineBytes) hwy::Prefetch(scales + i);
 }
 HWY_INLINE void prefetch_key(const KvView& kv, const TokenRow& row) {
   prefetch_row(keys_in(kv.format, row.page, kv.head_dim), row.token);

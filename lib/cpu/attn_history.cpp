@@ -60,7 +60,7 @@ void row_logits(const HistoryJob& job, const TokenRow* rows, size_t n) {
   if (n == 0) return;
   const KvView& kv = job.a.attn.kv;
   const RowShape shape(kv.head_dim);
-  with_format(key_format(kv.format), [&](auto format) HWY_ATTR {
+  with_key_format(key_format(kv.format), [&](auto format) HWY_ATTR {
     for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
       gather_logits<decltype(heads)::value, decltype(format)::value>(kv, shape, job.s.q + g * job.s.d_pad, job.s.d_pad,
                                                                      rows, n, job.weight(g), job.s.stride);
@@ -169,7 +169,7 @@ void sum_values(const HistoryJob& job, size_t n) {
   const RowShape shape(kv.head_dim);
   std::fill(s.out, s.out + job.group() * s.d_pad, 0.0f);
   for (size_t first = 0; first < n; first += kTileTokens) {
-    with_format(value_format(kv.format), [&](auto format) HWY_ATTR {
+    with_value_format(value_format(kv.format), [&](auto format) HWY_ATTR {
       for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
         gather_values<decltype(heads)::value, decltype(format)::value>(kv, shape, job.weight(g), s.stride,
                                                                        s.used + first, HWY_MIN(kTileTokens, n - first),

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "cpu/attn_paged_parts.h"
 #include "cpu/kv_rows-inl.h"
@@ -54,9 +55,9 @@ struct LogitTile {
 };
 
 // Without kAhead nothing is prefetched.
-template <size_t kHeads, bool kTail, bool kAhead = true, RowFormat kFormat>
-HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad, const RowOf<kFormat>* row,
-                             ptrdiff_t ahead, size_t block, V* sum) {
+template <size_t kHeads, bool kTail, bool kAhead = true, class Row>
+HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad, const Row* row, ptrdiff_t ahead,
+                             size_t block, V* sum) {
   constexpr size_t kToks = LogitTile<kHeads>::kToks;
   const DF df;
   V even[kHeads], odd[kHeads];
@@ -79,21 +80,21 @@ HWY_INLINE void add_products(const RowShape& shape, const float* q, size_t d_pad
 
 // logit[h * kUnitTokens + t] = q_h . k_t for tokens [begin, end) of a page. Prefetches what lies `ahead` bytes further,
 // which is needed next: pages are too short and too far apart for the hardware prefetcher.
-template <size_t kHeads, RowFormat kFormat>
-HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pad, const PagePart<const uint16_t>& keys,
-                              ptrdiff_t ahead, uint32_t begin, uint32_t end, float* logit) {
+template <size_t kHeads, class Row>
+HWY_NOINLINE void row_logits(const RowShape& shape, const float* q, size_t d_pad, const PagePart<const uint16_t>& keys,
+                             ptrdiff_t ahead, uint32_t begin, uint32_t end, float* logit) {
   constexpr size_t kToks = LogitTile<kHeads>::kToks, kSums = LogitTile<kHeads>::kSums;
   const DF df;
   for (size_t t = begin; t < end; t += kToks) {
-    RowOf<kFormat> row[kToks];
+    Row row[kToks];
     // Rows beyond the end repeat the last; their results are dropped.
     HWY_UNROLL(8)
-    for (size_t i = 0; i < kToks; ++i) row[i] = RowOf<kFormat>(keys, HWY_MIN(t + i, size_t{end} - 1));
+    for (size_t i = 0; i < kToks; ++i) row[i] = Row(keys, HWY_MIN(t + i, size_t{end} - 1));
     V sum[kSums];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kSums; ++i) sum[i] = hn::Zero(df);
     for (size_t b = 0; b < shape.n_full; ++b) add_products<kHeads, false>(shape, q, d_pad, row, ahead, b, sum);
-    if constexpr (kFormat == RowFormat::kBf16) {
+    if constexpr (std::is_same_v<Row, RowOf<RowFormat::kBf16>>) {
       if (shape.tail) add_products<kHeads, true>(shape, q, d_pad, row, ahead, shape.n_full, sum);
     }
     V sums = sums_of<kSums>(sum);
@@ -109,6 +110,47 @@ HWY_NOINLINE void page_logits(const RowShape& shape, const float* q, size_t d_pa
         for (size_t i = 0; t + i < end; ++i) to[i] = lane[h * kToks + i];
       }
     }
+  }
+}
+
+// Channels' steps and lowest numbers are multiplied with the queries once for the page: q . (low + step * code) is
+// q . low + (q * step) . code.
+template <size_t kHeads>
+HWY_NOINLINE void channel_logits(const RowShape& shape, const float* q, size_t d_pad,
+                                 const PagePart<const uint16_t>& keys, ptrdiff_t ahead, uint32_t begin, uint32_t end,
+                                 float* logit) {
+  const DF df;
+  HWY_ALIGN float scaled[kHeads * kMaxHeadDim];
+  V of_low[kHeads];
+  for (size_t h = 0; h < kHeads; ++h) of_low[h] = hn::Zero(df);
+  const uint16_t* low = keys.scales(0);
+  for (size_t i = 0; i < shape.d; i += kBlock) {
+    V least[2], step[2];
+    load_pairs(low + i, least[0], least[1]);
+    load_pairs(low + shape.d + i, step[0], step[1]);
+    hwy::Prefetch(reinterpret_cast<const std::byte*>(low + 2 * i) + ahead);
+    HWY_UNROLL(4)
+    for (size_t h = 0; h < kHeads; ++h) {
+      const V even = hn::Load(df, q + h * d_pad + i), odd = hn::Load(df, q + h * d_pad + i + kLanes);
+      of_low[h] = hn::MulAdd(odd, least[1], hn::MulAdd(even, least[0], of_low[h]));
+      hn::Store(hn::Mul(even, step[0]), df, scaled + h * shape.d + i);
+      hn::Store(hn::Mul(odd, step[1]), df, scaled + h * shape.d + i + kLanes);
+    }
+  }
+  row_logits<kHeads, CodeRow>(shape, scaled, shape.d, keys, ahead, begin, end, logit);
+  for (size_t h = 0; h < kHeads; ++h) {
+    const float all = hn::GetLane(hn::SumOfLanes(df, of_low[h]));
+    for (uint32_t t = begin; t < end; ++t) logit[h * kUnitTokens + t] += all;
+  }
+}
+
+template <size_t kHeads, RowFormat kFormat>
+HWY_INLINE void page_logits(const RowShape& shape, const float* q, size_t d_pad, const PagePart<const uint16_t>& keys,
+                            ptrdiff_t ahead, uint32_t begin, uint32_t end, float* logit) {
+  if constexpr (is_by_channel(kFormat)) {
+    channel_logits<kHeads>(shape, q, d_pad, keys, ahead, begin, end, logit);
+  } else {
+    row_logits<kHeads, RowOf<kFormat>>(shape, q, d_pad, keys, ahead, begin, end, logit);
   }
 }
 

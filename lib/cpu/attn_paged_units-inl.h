@@ -75,7 +75,7 @@ inline void unit_logits(const AttnPagedArgs& a, const float* queries, size_t d_p
     if (!seen.all()) {
       for (uint32_t g = 0; g < group; ++g) std::fill(to + g * kUnitTokens, to + g * kUnitTokens + kPageTokens, kUnseen);
     }
-    with_format(page.keys.format, [&](auto format) HWY_ATTR {
+    with_key_format(page.keys.format, [&](auto format) HWY_ATTR {
       constexpr RowFormat kFormat = decltype(format)::value;
       for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
         constexpr size_t kHeads = decltype(heads)::value;
@@ -106,7 +106,7 @@ inline void unit_values(const AttnPagedArgs& a, uint32_t list, uint32_t first, u
     // What is read after the last page's values is not known.
     const uint16_t* next = p + 1 < n ? listed_page(a, list, first + p + 1).values.units : page.values.units;
     const Seen seen = seen_by(a, page, a.pos);
-    with_format(page.values.format, [&](auto format) HWY_ATTR {
+    with_value_format(page.values.format, [&](auto format) HWY_ATTR {
       constexpr RowFormat kFormat = decltype(format)::value;
       for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
         constexpr size_t kHeads = decltype(heads)::value;

@@ -131,7 +131,7 @@ void sum_values(const TokenJob& job, size_t n_used, uint32_t open) {
   const RowShape shape(kv.head_dim);
   std::fill(s.out, s.out + job.group() * s.d_pad, 0.0f);
   for (size_t first = 0; first < n_used; first += kTileTokens) {
-    with_format(value_format(kv.format), [&](auto format) HWY_ATTR {
+    with_value_format(value_format(kv.format), [&](auto format) HWY_ATTR {
       for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
         gather_values<decltype(heads)::value, decltype(format)::value>(
             kv, shape, job.weight(g), s.stride, s.used + first, HWY_MIN(kTileTokens, n_used - first), n_used - first,

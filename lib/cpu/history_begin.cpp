@@ -33,7 +33,7 @@ void permute_prompt_rows(const float* from, size_t from_stride, uint32_t n_rows,
 // Logits of n keys, one after another, for n_rows query rows: s.weight [n_rows, kBeginTokens].
 void tile_logits(const KvView& kv, const HistoryScratch& s, float soft_cap, uint32_t n_rows, size_t n) {
   const RowShape shape(kv.head_dim);
-  with_format(key_format(kv.format), [&](auto format) HWY_ATTR {
+  with_key_format(key_format(kv.format), [&](auto format) HWY_ATTR {
     for_heads(n_rows, [&](auto rows, uint32_t r) HWY_ATTR {
       gather_logits<decltype(rows)::value, decltype(format)::value>(kv, shape, s.q + r * s.d_pad, s.d_pad, s.rows, n,
                                                                     s.weight + r * kBeginTokens, kBeginTokens);

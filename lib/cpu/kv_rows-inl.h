@@ -41,6 +41,15 @@ struct RowShape {
   hn::Mask<hn::RebindToUnsigned<DF>> tail_mask;
 };
 
+// The even and odd elements of a block in bf16.
+HWY_INLINE void split_pairs(hn::Vec<hn::RebindToUnsigned<DF>> pairs, V& even, V& odd) {
+  even = hn::BitCast(DF(), hn::ShiftLeft<16>(pairs));
+  odd = hn::BitCast(DF(), hn::And(pairs, hn::Set(hn::RebindToUnsigned<DF>(), 0xFFFF0000u)));
+}
+HWY_INLINE void load_pairs(const uint16_t* from, V& even, V& odd) {
+  split_pairs(hn::BitCast(hn::RebindToUnsigned<DF>(), hn::LoadU(hn::Repartition<uint16_t, DF>(), from)), even, odd);
+}
+
 // A row: load() gives the even and odd elements of a block, block() where a block is, to prefetch it.
 template <RowFormat kFormat>
 struct RowOf;
@@ -56,17 +65,10 @@ struct RowOf<RowFormat::kBf16> {
   // row.
   template <bool kTail>
   HWY_INLINE void load(const RowShape& shape, size_t b, V& even, V& odd) const {
-    const DF df;
+    if constexpr (!kTail) return load_pairs(at + b * kBlock, even, odd);
     const hn::RebindToUnsigned<DF> du;
-    const hn::Repartition<uint16_t, DF> d16;
-    hn::Vec<decltype(du)> pairs;
-    if constexpr (kTail) {
-      pairs = hn::MaskedLoad(shape.tail_mask, du, reinterpret_cast<const uint32_t*>(at + b * kBlock));
-    } else {
-      pairs = hn::BitCast(du, hn::LoadU(d16, at + b * kBlock));
-    }
-    even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-    odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xFFFF0000u)));
+    const auto* from = reinterpret_cast<const uint32_t*>(at + b * kBlock);
+    split_pairs(hn::MaskedLoad(shape.tail_mask, du, from), even, odd);
   }
 };
 
@@ -121,20 +123,60 @@ struct RowOf<RowFormat::kQ4> {
   }
 };
 
+// Plain codes of keys that are rounded by channels: for queries that have the steps in them.
+struct CodeRow {
+  const uint8_t* codes;
+  HWY_INLINE CodeRow() = default;
+  HWY_INLINE CodeRow(const PagePart<const uint16_t>& part, size_t token)
+      : codes(reinterpret_cast<const uint8_t*>(part.units) + token * (part.head_dim / 2)) {}
+  HWY_INLINE const std::byte* block(size_t b) const { return reinterpret_cast<const std::byte*>(codes + b * kLanes); }
+
+  template <bool kTail>
+  HWY_INLINE void load(const RowShape&, size_t b, V& even, V& odd) const {
+    const DF df;
+    const hn::RebindToSigned<DF> di;
+    const hn::Rebind<uint8_t, DF> d8;
+    const auto pairs = hn::PromoteTo(di, hn::LoadU(d8, codes + b * kLanes));
+    even = hn::ConvertTo(df, hn::And(pairs, hn::Set(di, 15)));
+    odd = hn::ConvertTo(df, hn::ShiftRight<4>(pairs));
+  }
+};
+
+template <>
+struct RowOf<RowFormat::kQ4ByChannel> {
+  CodeRow row;
+  const uint16_t* low;  // [d] of the page, and behind it the steps
+  HWY_INLINE RowOf() = default;
+  HWY_INLINE RowOf(const PagePart<const uint16_t>& part, size_t token)
+      : row(part, token), low(part.units + kPageTokens * part.head_dim / 4) {}
+  HWY_INLINE const std::byte* block(size_t b) const { return row.block(b); }
+
+  template <bool kTail>
+  HWY_INLINE void load(const RowShape& shape, size_t b, V& even, V& odd) const {
+    V code[2], least[2], step[2];
+    row.template load<false>(shape, b, code[0], code[1]);
+    load_pairs(low + b * kBlock, least[0], least[1]);
+    load_pairs(low + shape.d + b * kBlock, step[0], step[1]);
+    even = hn::MulAdd(code[0], step[0], least[0]);
+    odd = hn::MulAdd(code[1], step[1], least[1]);
+  }
+};
+
 template <RowFormat kFormat>
 using FormatTag = std::integral_constant<RowFormat, kFormat>;
 
-// Calls f(FormatTag<format>()).
+// Calls f(FormatTag<format>()) for a format that keys can have, or values.
 template <class F>
-HWY_INLINE void with_format(RowFormat format, const F& f) {
-  switch (format) {
-    case RowFormat::kBf16:
-      return f(FormatTag<RowFormat::kBf16>());
-    case RowFormat::kQ8:
-      return f(FormatTag<RowFormat::kQ8>());
-    case RowFormat::kQ4:
-      return f(FormatTag<RowFormat::kQ4>());
-  }
+HWY_INLINE void with_key_format(RowFormat format, const F& f) {
+  if (format == RowFormat::kBf16) return f(FormatTag<RowFormat::kBf16>());
+  if (format == RowFormat::kQ8) return f(FormatTag<RowFormat::kQ8>());
+  f(FormatTag<RowFormat::kQ4ByChannel>());
+}
+template <class F>
+HWY_INLINE void with_value_format(RowFormat format, const F& f) {
+  if (format == RowFormat::kBf16) return f(FormatTag<RowFormat::kBf16>());
+  if (format == RowFormat::kQ8) return f(FormatTag<RowFormat::kQ8>());
+  f(FormatTag<RowFormat::kQ4>());
 }
 
 // Calls f(b, even, odd) for the blocks of a quantised row.
@@ -148,11 +190,9 @@ HWY_INLINE void for_blocks(const PagePart<const uint16_t>& part, uint32_t token,
       f(b, even, odd);
     }
   };
-  if (part.format == RowFormat::kQ8) {
-    all(RowOf<RowFormat::kQ8>(part, token));
-  } else {
-    all(RowOf<RowFormat::kQ4>(part, token));
-  }
+  if (part.format == RowFormat::kQ8) return all(RowOf<RowFormat::kQ8>(part, token));
+  if (part.format == RowFormat::kQ4) return all(RowOf<RowFormat::kQ4>(part, token));
+  all(RowOf<RowFormat::kQ4ByChannel>(part, token));
 }
 
 #endif  // WEIR_CPU_HAS_VECTORS

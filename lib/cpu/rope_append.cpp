@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "cpu/rope_append.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h:
+#include "cpu/kv_rows-inl.h"
 #include "cpu/simd-inl.h"
 #include "hwy/highway.h"
 
@@ -125,12 +126,85 @@ void update_digest(const PagePart<const uint16_t>& keys, uint32_t begin, uint32_
   }
 }
 
+// weir::store_channels of kChannelsAtOnce, and where there is a digest digest_channels of them: lanes are the even and
+// the odd channels of a block.
+void store_channels(const PagePart<uint16_t>& part, size_t first, const uint16_t* rows, uint32_t n, uint16_t* digest) {
+  const size_t d = part.head_dim;
+#if WEIR_CPU_HAS_VECTORS
+  const DF df;
+  const hn::RebindToSigned<DF> di;
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<uint8_t, DF> d8;
+  const V nan = hn::Set(df, NAN), inf = hn::Set(df, INFINITY), zero = hn::Zero(df);
+  const auto store_pairs = [&](hn::Vec<decltype(du)> even, hn::Vec<decltype(du)> odd, uint16_t* to) HWY_ATTR {
+    const auto pairs = hn::Or(even, hn::ShiftLeft<16>(odd));
+    hn::StoreU(hn::BitCast(hn::Repartition<uint16_t, DF>(), pairs), hn::Repartition<uint16_t, DF>(), to);
+  };
+  for (size_t i = first; i < first + kChannelsAtOnce; i += kBlock, rows += kBlock) {
+    V low[2], high[2], step[2], inverse[2];
+    hn::Mask<DF> finite[2] = {hn::Eq(zero, zero), hn::Eq(zero, zero)};
+    load_pairs(rows, low[0], low[1]);
+    high[0] = low[0];
+    high[1] = low[1];
+    for (uint32_t t = 0; t < n; ++t) {
+      V x[2];
+      load_pairs(rows + t * kChannelsAtOnce, x[0], x[1]);
+      for (size_t side = 0; side < 2; ++side) {
+        finite[side] = hn::And(finite[side], hn::IsFinite(x[side]));
+        low[side] = hn::IfThenElse(hn::Lt(x[side], low[side]), x[side], low[side]);
+        high[side] = hn::IfThenElse(hn::Gt(x[side], high[side]), x[side], high[side]);
+      }
+    }
+    for (size_t side = 0; side < 2; ++side) {
+      const V range = hn::Sub(high[side], low[side]);
+      finite[side] = hn::And(finite[side], hn::IsFinite(range));
+      const V wanted = hn::Mul(range, hn::Set(df, 1.0f / 15.0f));
+      const auto is_step = hn::And(finite[side], hn::Ge(wanted, hn::Set(df, 0x1p-126f)));
+      step[side] = hn::IfThenElseZero(is_step, hn::BitCast(df, hn::ShiftLeft<16>(round_bf16(df, wanted))));
+      inverse[side] = hn::IfThenElseZero(is_step, hn::Div(hn::Set(df, 1.0f), step[side]));
+    }
+    hn::Vec<decltype(di)> most[2] = {hn::Zero(di), hn::Zero(di)};
+    for (uint32_t t = 0; t < n; ++t) {
+      V x[2];
+      hn::Vec<decltype(di)> code[2];
+      load_pairs(rows + t * kChannelsAtOnce, x[0], x[1]);
+      for (size_t side = 0; side < 2; ++side) {
+        const V steps = hn::IfThenElseZero(finite[side], hn::Mul(hn::Sub(x[side], low[side]), inverse[side]));
+        code[side] = hn::Min(hn::Max(hn::NearestInt(steps), hn::Zero(di)), hn::Set(di, 15));
+        most[side] = hn::Max(most[side], code[side]);
+      }
+      const auto both = hn::BitCast(du, hn::Or(code[0], hn::ShiftLeft<4>(code[1])));
+      hn::StoreU(hn::TruncateTo(d8, both), d8, reinterpret_cast<uint8_t*>(part.codes(t)) + i / 2);
+    }
+    const auto upper = [&](V v) HWY_ATTR { return hn::ShiftRight<16>(hn::BitCast(du, v)); };
+    const V least[2] = {hn::IfThenElse(finite[0], low[0], nan), hn::IfThenElse(finite[1], low[1], nan)};
+    store_pairs(upper(least[0]), upper(least[1]), part.scales(0) + i);
+    store_pairs(upper(step[0]), upper(step[1]), part.scales(0) + d + i);
+    if (digest == nullptr) continue;
+    V top[2], bottom[2];
+    for (size_t side = 0; side < 2; ++side) {
+      // The highest and the lowest that is stored, decoded; the product is exact.
+      const V number = hn::Add(hn::Mul(hn::ConvertTo(df, most[side]), step[side]), low[side]);
+      top[side] = hn::IfThenElse(finite[side], number, inf);
+      bottom[side] = hn::IfThenElse(finite[side], hn::Add(low[side], zero), hn::Neg(inf));
+    }
+    store_pairs(round_bf16(df, top[0]), round_bf16(df, top[1]), digest + i);
+    store_pairs(round_bf16(df, bottom[0]), round_bf16(df, bottom[1]), digest + d + i);
+  }
+#else
+  weir::store_channels(part, first, first + kChannelsAtOnce, rows, n);
+  if (digest != nullptr && first + kChannelsAtOnce == d)
+    digest_channels({part.units, part.format, d}, n, digest, digest + d);
+#endif
+}
+
 // Does tokens [begin, end) of one KV head: its query heads, its key and its value.
 void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, uint32_t end) {
   const size_t d = a.kv.head_dim;
   const uint32_t group = a.n_heads / a.kv.n_kv_heads;
   const size_t table = size_t{kv_head} * a.kv.capacity + a.append_row[kv_head];
   const uint32_t offset = a.pos - a.kv.first_pos[table];  // of token 0 in its page
+  const bool by_channel = is_by_channel(key_format(a.kv.format));
   for (uint32_t tok = begin; tok < end; ++tok) {
     const float* cos_sin = a.cos_sin + size_t{tok} * a.rope_dim;
     for (uint32_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -148,15 +222,23 @@ void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, ui
     const uint32_t in_page = (offset + tok) % kPageTokens;
     uint16_t* page = a.kv.pool + slot * a.kv.page_elements();
     const auto store_in = [&](KvFormat format, uint16_t* to) {
-      store(keys_in(format, to, d), in_page, a.k + at);
+      const auto keys = keys_in(format, to, d);
+      if (!is_by_channel(keys.format)) store(keys, in_page, a.k + at);
       store(values_in(format, to, d), in_page, a.v + at);
     };
     store_in(a.kv.format, page);
     if (a.kv.is_open(kv_head, row)) store_in(KvFormat::kBf16, a.kv.open_page(kv_head, row));
     const bool page_ends = in_page + 1 == kPageTokens || tok + 1 == end;
-    if (a.kv.digest != DigestKind::kMinMax || !page_ends) continue;
+    const bool has_digest = a.kv.digest == DigestKind::kMinMax;
+    if (!page_ends || (!by_channel && !has_digest)) continue;
     const uint32_t page_begin = in_page - std::min(in_page, tok - begin);
-    uint16_t* digest = a.kv.digest_of(kv_head, row);
+    uint16_t* digest = has_digest ? a.kv.digest_of(kv_head, row) : nullptr;
+    for (size_t first = 0; by_channel && first < d; first += kChannelsAtOnce) {
+      uint16_t rows[kPageTokens * kChannelsAtOnce];
+      const uint32_t n = page_keys_until(a, kv_head, tok, first, rows);
+      store_channels(keys_in(a.kv.format, page, d), first, rows, n, digest);
+    }
+    if (by_channel) continue;
     if (a.kv.format == KvFormat::kBf16) {
       update_digest(page, page_begin, in_page + 1, digest, digest + d, d);
     } else {
@@ -184,18 +266,26 @@ constexpr size_t kSerialElements = 16384;
 Status rope_append(OpContext& cx, const RopeAppendArgs& a) {
   const auto append = HWY_DYNAMIC_DISPATCH(append_tokens);
   const uint32_t n_kv_heads = a.kv.n_kv_heads;
+  const auto offset_of = [&](uint32_t kv_head) {
+    return a.pos - a.kv.first_pos[size_t{kv_head} * a.kv.capacity + a.append_row[kv_head]];
+  };
   const size_t elements = size_t{a.n_tok} * (a.n_heads + 2 * n_kv_heads) * a.kv.head_dim;
-  if (elements <= kSerialElements) {
-    for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) append(a, kv_head, 0, a.n_tok);
-    return {};
-  }
+  const bool is_serial = elements <= kSerialElements;
+  // Keys that are rounded by channels need those before from the open page, whose place a later page may take.
+  const bool first_alone = !is_serial && is_by_channel(key_format(a.kv.format));
+  const auto n_alone = [&](uint32_t kv_head) {
+    return is_serial ? a.n_tok : first_alone ? std::min(a.n_tok, kPageTokens - offset_of(kv_head) % kPageTokens) : 0;
+  };
+  for (uint32_t kv_head = 0; (is_serial || first_alone) && kv_head < n_kv_heads; ++kv_head)
+    append(a, kv_head, 0, n_alone(kv_head));
+  if (is_serial) return {};
   const size_t n_blocks =
       (size_t{a.n_tok} + kPageTokens - 1 + kTaskTokens - 1) / kTaskTokens;  // enough for any offset in the first page
   cx.pool->parallel_for(n_blocks * n_kv_heads, [&](size_t task, size_t) {
     const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
     const auto block = static_cast<uint32_t>(task / n_kv_heads);
-    const uint32_t offset = a.pos - a.kv.first_pos[size_t{kv_head} * a.kv.capacity + a.append_row[kv_head]];
-    const uint32_t begin = block == 0 ? 0 : block * kTaskTokens - offset;
+    const uint32_t offset = offset_of(kv_head);
+    const uint32_t begin = block == 0 ? n_alone(kv_head) : block * kTaskTokens - offset;
     const uint32_t end = std::min(a.n_tok, (block + 1) * kTaskTokens - offset);
     if (begin < end) append(a, kv_head, begin, end);
   });

@@ -402,7 +402,7 @@ constexpr Backend kBackend = {
              Trait::kNoNorm, Trait::kExperts, Trait::kReluGate, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
              Trait::kShortConv),
     RuleSet::all(),
-    true,
+    kAllKvFormats & ~format_bit(KvFormat::kK4V4),
 };
 
 }  // namespace

@@ -330,21 +330,28 @@ void KvCache::reopen(uint32_t end) {
   n_moves_ = static_cast<uint32_t>(
       std::remove_if(moves_, moves_ + n_moves_, [&](const OpenMove& m) { return !m.is_copy() && m.page > page; }) -
       moves_);
-  if (shape_.open_page_bytes() == 0 || n_rows == 0 || opened_[half].has(page, n_rows)) return;
-  if (opened_[kCovered].has(page, n_rows)) return copy_open(kCovered, half);
-  opened_[half] = {page, n_rows};
-  if (pages_elsewhere_) note_move({half, half, page, n_rows});
+  if (shape_.open_page_bytes() == 0 || n_rows == 0) return;
+  const bool is_covered = opened_[kCovered].has(page, n_rows), is_there = opened_[half].has(page, n_rows);
+  if (!is_there && is_covered) copy_open(kCovered, half);
+  if (!is_there && !is_covered) {
+    opened_[half] = {page, n_rows};
+    if (pages_elsewhere_) note_move({half, half, page, n_rows});
+  }
   for (uint32_t s = 0; !pages_elsewhere_ && s < shape_.n_streams(); ++s) {
     const uint32_t slot = slot_of(s, page), d = shape_.head_dim;
     if (slot == kNoSlot) continue;
+    uint16_t *const open = open_data(s, page), *const stored = page_data(slot);
     const auto copy = [&](const PagePart<const uint16_t>& from, const PagePart<uint16_t>& to) {
       for (uint32_t token = 0; token < n_rows; ++token) {
         for (uint32_t i = 0; i < d; ++i) to.codes(token)[i] = f32_to_bf16(load_element(from, token, i));
       }
     };
-    uint16_t* const open = open_data(s, page);
-    copy(keys_in(shape_.format, page_keys(slot), d), keys_in(KvFormat::kBf16, open, d));
-    copy(values_in(shape_.format, page_keys(slot), d), values_in(KvFormat::kBf16, open, d));
+    if (!is_there && !is_covered) {
+      copy(keys_in<const uint16_t>(shape_.format, stored, d), keys_in(KvFormat::kBf16, open, d));
+      copy(values_in<const uint16_t>(shape_.format, stored, d), values_in(KvFormat::kBf16, open, d));
+    }
+    // Later tokens had their share in the steps of channels.
+    if (is_by_channel(key_format(shape_.format))) store_by_channel(keys_in(shape_.format, stored, d), open, n_rows);
   }
 }
 
@@ -372,6 +379,9 @@ void KvCache::truncate(uint32_t n_tokens) {
     // A step that is taken back was none. With recall, a stamp tells what matters in the current step.
     for (uint32_t i = 0; shape_.recalls() && i < t_.n_pages[s]; ++i)
       t_.stamp[at(s, i)] = std::min(t_.stamp[at(s, i)], n_tokens);
+  }
+  reopen(n_tokens);
+  for (uint32_t s = 0; s < shape_.n_streams(); ++s) {
     if (t_.n_pages[s] == 0) continue;
     const uint32_t last = t_.n_pages[s] - 1;
     const size_t row = at(s, last);
@@ -381,7 +391,6 @@ void KvCache::truncate(uint32_t n_tokens) {
       if (digests_ != nullptr && !pages_elsewhere_ && t_.slots[row] != kNoSlot) rebuild_digest(s, last);
     }
   }
-  reopen(n_tokens);
   n_tokens_ = n_tokens;
   n_reserved_ = 0;
   n_tokens_published_.store(n_tokens_, std::memory_order_relaxed);

@@ -61,6 +61,8 @@ const char* kv_format_name(KvFormat format) {
       return "q8";
     case KvFormat::kK8V4:
       return "k8v4";
+    case KvFormat::kK4V4:
+      return "k4v4";
   }
   return "?";
 }
@@ -77,6 +79,36 @@ void store_row(const PagePart<uint16_t>& part, uint32_t token, const float* row)
     uint16_t& scale = scales[i / kScaleElements];
     if (is_q8) store_q8(row + i, reinterpret_cast<int8_t*>(codes) + i, scale);
     if (!is_q8) store_q4(row + i, reinterpret_cast<uint8_t*>(codes) + i / 2, scale);
+  }
+}
+
+void store_by_channel(const PagePart<uint16_t>& part, const uint16_t* rows, uint32_t n) {
+  store_channels(part, 0, part.head_dim, rows, n);
+}
+
+void store_channels(const PagePart<uint16_t>& part, size_t first, size_t end, const uint16_t* rows, uint32_t n) {
+  for (size_t i = first; i < end; ++i) {
+    const auto at = [&](uint32_t t) { return bf16_to_f32(rows[t * (end - first) + i - first]); };
+    float low = at(0), high = low;
+    bool finite = true;
+    for (uint32_t t = 0; t < n; ++t) {
+      const float x = at(t);
+      finite = finite && std::isfinite(x);
+      low = x < low ? x : low;
+      high = x > high ? x : high;
+    }
+    const float range = high - low;
+    finite = finite && std::isfinite(range);
+    const uint16_t step = finite ? scale_of(range * (1.0f / 15.0f)) : 0;
+    const float inverse = inverse_of(step);
+    part.scales(0)[i] = finite ? f32_to_bf16(low) : kNanScale;
+    part.scales(0)[part.head_dim + i] = step;
+    for (uint32_t t = 0; t < n; ++t) {
+      const float steps = finite ? (at(t) - low) * inverse : 0.0f;
+      const auto code = static_cast<uint32_t>(std::clamp(std::nearbyint(steps), 0.0f, 15.0f));
+      uint8_t& pair = reinterpret_cast<uint8_t*>(part.codes(t))[i / 2];
+      pair = static_cast<uint8_t>(i % 2 == 0 ? code : pair | code << 4);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/page_digest.h"
+#include "ops/rope_append.h"
 #include "ops/sketch.h"
 #include "quant/half.h"
 
@@ -61,6 +62,7 @@ float mean_radius(const Keys& keys, uint32_t len, const uint16_t* centre) {
 void digest_page(DigestKind kind, const Keys& keys, uint32_t len, uint16_t* out) {
   if (kind == DigestKind::kSketch) return sketch_page(keys, len, out);
   const size_t d = keys.head_dim;
+  if (kind == DigestKind::kMinMax && is_by_channel(keys.format)) return digest_channels(keys, len, out, out + d);
   for (size_t i = 0; i < d; ++i) {
     const Channel c = channel_of(keys, len, i);
     switch (kind) {

@@ -36,7 +36,7 @@ const Backend& reference_backend() {
                Trait::kQkRowNorm, Trait::kNoNorm, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet, Trait::kMamba2,
                Trait::kShortConv),
       RuleSet::all(),
-      true,
+      kAllKvFormats,
   };
   return kBackend;
 }

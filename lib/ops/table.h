@@ -51,7 +51,7 @@ struct Backend {
   const char* (*target)();  // instruction set or device, static text
   TraitSet traits;          // what its models may do beyond the plain layer
   RuleSet rules;            // what its sessions' policies may do
-  bool quantised_pages;     // whether its ops and sessions take pages in every KvFormat, not in bf16 alone
+  uint32_t kv_formats;      // format_bit of what its ops and sessions take pages in
 };
 
 const Backend& reference_backend();

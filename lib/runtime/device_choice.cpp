@@ -2,9 +2,12 @@
 #include "runtime/device_choice.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 
 #include "cpu/backend.h"
 #include "ops/table.h"
+#include "runtime/option_checks.h"
 
 namespace weir {
 namespace {
@@ -63,11 +66,20 @@ Status check_any_device(const BackendRequest& r, const StepRules& rules) {
 }
 
 Status check_format(const BackendRequest& r, const Backend& backend) {
-  if (backend.quantised_pages || attends_on_host(r) || r.options.kv_format == WEIR_KV_BF16) return {};
-  return fail(WEIR_ERR_UNSUPPORTED,
-              "kv_format: %s attends pages of bf16 alone, not of %s; WEIR_SESSION_HOST_ATTENTION attends on the "
-              "processor beside it",
-              backend.name, kv_format_name(static_cast<KvFormat>(r.options.kv_format)));
+  const KvFormat format = format_of(r.options);
+  if (attends_on_host(r) || (backend.kv_formats & format_bit(format)) != 0) return {};
+  char names[64] = "";
+  for (int32_t i = 0; i < kKvFormats; ++i) {
+    const KvFormat other = static_cast<KvFormat>(i);
+    if ((backend.kv_formats & format_bit(other)) == 0) continue;
+    const size_t n = std::strlen(names);
+    std::snprintf(names + n, sizeof(names) - n, "%s%s", n == 0 ? "" : ", ", kv_format_name(other));
+  }
+  return fail(
+      WEIR_ERR_UNSUPPORTED,
+      "kv_format: %s attends pages of %s, not of %s; WEIR_SESSION_HOST_ATTENTION attends on the processor beside "
+      "it",
+      backend.name, names, kv_format_name(format));
 }
 
 // What the session needs besides its policy.

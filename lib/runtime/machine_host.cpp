@@ -133,12 +133,14 @@ Status HostMachine::add_noise(uint32_t n_tok, uint64_t& random) {
         (i < d ? k[i] : v[i - d]) = static_cast<float>(static_cast<int64_t>(random) >> 40) * 0x1p-23f;  // [-1, 1)
       }
       const auto store = [&](KvFormat in, uint16_t* to) {
-        store_row(keys_in(in, to, d), t, k);
+        const auto keys = keys_in(in, to, d);
+        if (!is_by_channel(keys.format)) store_row(keys, t, k);
         store_row(values_in(in, to, d), t, v);
       };
       store(format, page);
       if (open != nullptr) store(KvFormat::kBf16, open);
     }
+    if (is_by_channel(key_format(format))) store_by_channel(keys_in(format, page, d), open, stream.len[row]);
     if (kv->shape().digest != DigestKind::kNone) kv->rebuild_digest(s, row);
   }
   return {};

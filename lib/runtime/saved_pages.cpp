@@ -328,7 +328,7 @@ class CopiesPart::Pages {
   }
   Status part_values(const PagePart<uint16_t>& part, uint64_t n_tokens) {
     WEIR_TRY(values(part.codes(0), n_tokens * row_code_bytes(part.format, part.head_dim) / sizeof(uint16_t)));
-    return values(part.scales(0), n_tokens * row_scales(part.format, part.head_dim));
+    return values(part.scales(0), part_scales(part.format, part.head_dim, n_tokens));
   }
 
   // The n elements at `at`, on a device piece by piece.

@@ -251,7 +251,7 @@ constexpr Backend kBackend = {
              Trait::kTemperature, Trait::kAttnSinks, Trait::kExperts, Trait::kHeadGate, Trait::kDeltaNet,
              Trait::kMamba2, Trait::kShortConv),
     RuleSet::all(),
-    false,
+    format_bit(KvFormat::kBf16),
 };
 
 const DeviceModule kModule = {

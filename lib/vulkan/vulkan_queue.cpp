@@ -91,7 +91,7 @@ WEIR_FORWARD(rebuild_last_minmax, KvView)
 WEIR_FORWARD(fill_noise, FillNoiseArgs)
 #undef WEIR_FORWARD
 
-// Sessions of this backend have pages in bf16 (Backend::quantised_pages).
+// Sessions of this backend have pages in bf16 (Backend::kv_formats).
 Status VulkanQueue::rotate_heads(const RotateHeadsArgs&) {
   return fail(WEIR_ERR_INTERNAL, "Vulkan: there is no rotate_heads");
 }

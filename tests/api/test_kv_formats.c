@@ -2,8 +2,8 @@
  * forks, rewinds, prompts that are taken back, saved sessions, and what is refused. */
 #include "save_test.h"
 
-static const int32_t kFormats[] = {WEIR_KV_Q8, WEIR_KV_K8V4};
-static const char *const kNames[] = {"bf16", "q8", "k8v4"};
+static const int32_t kFormats[] = {WEIR_KV_Q8, WEIR_KV_K8V4, WEIR_KV_K4V4};
+static const char *const kNames[] = {"bf16", "q8", "k8v4", "k4v4"};
 #define GOLDEN(name) WEIR_SOURCE_DIR "/tests/golden/models/" name ".gguf"
 #define N_FORMATS (int)(sizeof(kFormats) / sizeof(kFormats[0]))
 
@@ -29,7 +29,7 @@ static void describe(char *text, size_t n, const choice *c, int32_t format, cons
 /* A page of 16 tokens with heads of 64; three pages in bf16 for each stream besides. */
 static void plans(void **state) {
     const fixture *f = (const fixture *)*state;
-    static const uint64_t kPageBytes[] = {4096, 2176, 1664};
+    static const uint64_t kPageBytes[] = {4096, 2176, 1664, 1344};
     weir_plan_info whole = WEIR_PLAN_INFO_INIT;
     weir_session_options options = options_in(&choices[0], WEIR_KV_BF16);
     assert_ok(weir_plan(f->model, &options, &whole));
@@ -238,7 +238,7 @@ static void all_within_the_budget(void **state) {
     }
 }
 
-/* The formats are near bf16, and q8 is nearer: largest difference of two probabilities of the next token. */
+/* The formats are near bf16, and q8 is the nearest: largest difference of two logits of the next token. */
 static void near_bf16(void **state) {
     const fixture *f = (const fixture *)*state;
     const float *want = NULL, *got = NULL;
@@ -246,7 +246,7 @@ static void near_bf16(void **state) {
     weir_session *whole = session_in(f->model, &choices[0], WEIR_KV_BF16);
     prefill_text(f->model, whole, RULE_PROMPT);
     assert_ok(weir_session_logits(whole, &want, &n));
-    float off[3] = {0};
+    float off[N_FORMATS] = {0};
     for (int k = 0; k < N_FORMATS; ++k) {
         weir_session *session = session_in(f->model, &choices[0], kFormats[k]);
         prefill_text(f->model, session, RULE_PROMPT);
@@ -262,6 +262,7 @@ static void near_bf16(void **state) {
     }
     assert_true(off[0] > 0.0f && off[0] < 0.25f);
     assert_true(off[1] > off[0] && off[1] < 1.0f);
+    assert_true(off[2] > off[1] && off[2] < 2.0f);
     weir_session_destroy(whole);
 }
 

@@ -2,7 +2,9 @@
 // it is detected.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "ops/ops.h"
@@ -110,15 +112,20 @@ class PagedKv {
     const KvView v = view();
     const size_t d = spec_.head_dim;
     uint16_t* const page = &pool_[slot(head, row) * page_elements()];
+    std::vector<uint16_t> keys;
     for (uint32_t t = 0; t < len(head, row); ++t) {
       const std::vector<float> k = random.normals(d, spec_.key_scale), x = random.normals(d);
+      std::transform(k.begin(), k.end(), std::back_inserter(keys), f32_to_bf16);
       const auto store = [&](KvFormat format, uint16_t* to) {
-        store_row(keys_in(format, to, d), t, k.data());
+        const auto part = keys_in(format, to, d);
+        if (!is_by_channel(part.format)) store_row(part, t, k.data());
         store_row(values_in(format, to, d), t, x.data());
       };
       store(spec_.format, page);
       if (v.is_open(head, row)) store(KvFormat::kBf16, v.open_page(head, row));
     }
+    const auto part = keys_in(spec_.format, page, d);
+    if (is_by_channel(part.format)) store_by_channel(part, keys.data(), len(head, row));
   }
 
   KvShapeSpec spec_;

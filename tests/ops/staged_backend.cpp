@@ -111,9 +111,9 @@ class Staging {
     add(name, field, n, true);
   }
 
-  void needs_quantised_pages() {
-    if (status_.ok() && !state().module->backend->quantised_pages)
-      status_ = fail(WEIR_ERR_UNSUPPORTED, "pages in other formats than bf16");
+  void needs_format(KvFormat format) {
+    if (status_.ok() && (state().module->backend->kv_formats & format_bit(format)) == 0)
+      status_ = fail(WEIR_ERR_UNSUPPORTED, "pages of %s", kv_format_name(format));
   }
 
   // A matrix in the device's layout.
@@ -276,7 +276,7 @@ void stage_kv(Staging& s, KvView& kv, bool writes_pages, bool writes_digests) {
   writes_pages ? s.out("kv.pool", kv.pool, n_slots * kv.page_elements())
                : s.in("kv.pool", kv.pool, n_slots * kv.page_elements());
   writes_digests ? s.out("kv.digests", kv.digests, n_digests) : s.in("kv.digests", kv.digests, n_digests);
-  if (kv.format != KvFormat::kBf16) s.needs_quantised_pages();
+  s.needs_format(kv.format);
   const size_t n_open = kv.open_half + kv.n_kv_heads * kv_page_bytes(KvFormat::kBf16, kv.head_dim) / sizeof(uint16_t);
   writes_pages ? s.out("kv.open", kv.open, n_open) : s.in("kv.open", kv.open, n_open);
   s.in("kv.slots", kv.slots, n_rows);

@@ -84,7 +84,7 @@ void equals_the_reference(void**) {
       }
     }
   }
-  for (KvFormat format : {KvFormat::kQ8, KvFormat::kK8V4}) {
+  for (KvFormat format : {KvFormat::kQ8, KvFormat::kK8V4, KvFormat::kK4V4}) {
     for (uint32_t last_len : {1u, 11u, 16u}) {
       TokenSpec s = small();
       s.attn.kv.format = format;

@@ -13,7 +13,7 @@
 namespace weir::test {
 namespace {
 
-constexpr KvFormat kQuantised[] = {KvFormat::kQ8, KvFormat::kK8V4};
+constexpr KvFormat kQuantised[] = {KvFormat::kQ8, KvFormat::kK8V4, KvFormat::kK4V4};
 constexpr RowFormat kRows[] = {RowFormat::kQ8, RowFormat::kQ4};
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
@@ -38,6 +38,8 @@ void sizes(void**) {
   assert_int_equal(kv_page_bytes(KvFormat::kQ8, 64), 2176);
   assert_int_equal(kv_page_bytes(KvFormat::kK8V4, 64), 1664);
   assert_int_equal(kv_page_bytes(KvFormat::kK8V4, 128), 3328);
+  assert_int_equal(kv_page_bytes(KvFormat::kK4V4, 128), 2688);
+  assert_int_equal(kv_page_bytes(KvFormat::kK4V4, 96), 2048);  // 2016 and the rest of a line
   for (uint32_t i = 0; i < kKvFormats; ++i) {
     for (size_t d = 32; d <= 512; d += 32) assert_int_equal(kv_page_bytes(static_cast<KvFormat>(i), d) % 64, 0);
   }
@@ -114,6 +116,68 @@ void tokens_do_not_touch_each_other(void**) {
   }
 }
 
+// A part with keys that are rounded by channels, and what is stored of them.
+std::vector<float> through_channels(const std::vector<float>& rows, size_t d) {
+  std::vector<uint16_t> units(part_bytes(RowFormat::kQ4ByChannel, d) / sizeof(uint16_t), 0xABAB), bits(rows.size());
+  std::transform(rows.begin(), rows.end(), bits.begin(), f32_to_bf16);
+  const auto n = static_cast<uint32_t>(rows.size() / d);
+  store_by_channel({units.data(), RowFormat::kQ4ByChannel, d}, bits.data(), n);
+  std::vector<float> got(rows.size());
+  for (uint32_t t = 0; t < n; ++t) load_row({units.data(), RowFormat::kQ4ByChannel, d}, t, &got[t * d]);
+  return got;
+}
+
+// Half a step of the channel's own range, however large its neighbours are, and with the ends as they are.
+void channels_are_near(void**) {
+  Random random(5);
+  for (size_t d : {32, 96, 256}) {
+    for (uint32_t n : {1u, 2u, 9u, 16u}) {
+      std::vector<float> rows = random.normals(n * d);
+      for (uint32_t t = 0; t < n; ++t) {
+        rows[t * d + 3] += 1000.0f;  // a bias
+        rows[t * d + 4] *= 1e20f;
+        rows[t * d + 5] *= 1e-30f;
+        rows[t * d + 6] = -7.25f;
+        rows[t * d + 7] = 0.0f;
+      }
+      for (float& x : rows) x = bf16_to_f32(f32_to_bf16(x));
+      const std::vector<float> got = through_channels(rows, d);
+      for (size_t i = 0; i < d; ++i) {
+        float low = rows[i], high = rows[i];
+        for (uint32_t t = 0; t < n; ++t) low = std::min(low, rows[t * d + i]), high = std::max(high, rows[t * d + i]);
+        for (uint32_t t = 0; t < n; ++t) {
+          const float x = rows[t * d + i], y = got[t * d + i];
+          // A step is rounded to bf16, so the 15th is up to 15 * 2^-9 of one away.
+          assert_true(std::fabs(x - y) <= (high - low) / 15.0f * 0.54f);
+          assert_true(x != low || y == low);
+        }
+      }
+    }
+  }
+}
+
+// Known channels, of 16 rows: 0 to 15, twice that with a bias, and one number.
+void known_channels(void**) {
+  std::vector<float> rows(16 * 32, 3.0f);
+  for (size_t t = 0; t < 16; ++t) {
+    rows[t * 32] = static_cast<float>(t);
+    rows[t * 32 + 1] = 64.0f - 2.0f * static_cast<float>(t);
+  }
+  std::vector<float> got = through_channels(rows, 32);
+  assert_true(got == rows);
+  // A channel with what is no finite number, or with a range that is none, is NaN, and no other is.
+  for (float x : {NAN, kInf, -kInf, 3e38f}) {
+    rows[5 * 32 + 9] = x;
+    rows[6 * 32 + 9] = -3e38f;
+    got = through_channels(rows, 32);
+    for (size_t i = 0; i < got.size(); ++i) assert_true(i % 32 == 9 ? std::isnan(got[i]) : got[i] == rows[i]);
+  }
+  // A range next to nothing is none.
+  for (size_t t = 0; t < 16; ++t) rows[t * 32 + 9] = t == 3 ? 2e-38f : 1e-38f;
+  got = through_channels(rows, 32);
+  for (size_t t = 0; t < 16; ++t) assert_float_equal(got[t * 32 + 9], bf16_to_f32(f32_to_bf16(1e-38f)), 0.0f);
+}
+
 // A rotation: its own inverse, and lengths stay. Heads of 96 in three blocks of 32.
 void rotations(void**) {
   ThreadPool pool(std::pmr::new_delete_resource());
@@ -179,6 +243,14 @@ void attention(void**) {
   }
 }
 
+// What nobody may read: NaN, or other codes where scales are those of other rows, too.
+void spoil_row(const PagePart<uint16_t>& part, uint32_t token) {
+  const std::vector<float> nan(part.head_dim, NAN);
+  if (!is_by_channel(part.format)) return store_row(part, token, nan.data());
+  for (size_t i = 0; i < row_code_bytes(part.format, part.head_dim) / sizeof(uint16_t); ++i)
+    part.codes(token)[i] ^= 0xFFFF;
+}
+
 // A prompt's own tokens are attended as they are: pages that hold something else there change nothing.
 void own_tokens(void**) {
   for (KvFormat format : kQuantised) {
@@ -199,9 +271,8 @@ void own_tokens(void**) {
       for (uint32_t head = 0; spoilt && head < 2; ++head) {
         for (uint32_t pos = a.pos; pos < a.pos + s.n_tok; ++pos) {
           uint16_t* page = a.kv.pool + c.kv.slot(head, pos / 16) * a.kv.page_elements();
-          const std::vector<float> nan(64, NAN);
-          store_row(keys_in(format, page, 64), pos % 16, nan.data());
-          store_row(values_in(format, page, 64), pos % 16, nan.data());
+          spoil_row(keys_in(format, page, 64), pos % 16);
+          spoil_row(values_in(format, page, 64), pos % 16);
         }
       }
       c.run(b, a);
@@ -222,10 +293,9 @@ void open_pages(void**) {
       s.n_tok = n_tok;
       const auto attend = [&](const Backend& b, bool spoilt) {
         AttnCase c(s, 7);
-        const std::vector<float> nan(64, NAN);
         for (uint32_t head = 0; spoilt && head < 2; ++head) {
           uint16_t* page = c.args().kv.pool + c.kv.slot(head, 4) * c.args().kv.page_elements();
-          for (uint32_t t = 0; t < 9; ++t) store_row(keys_in(format, page, 64), t, nan.data());
+          for (uint32_t t = 0; t < 9; ++t) spoil_row(keys_in(format, page, 64), t);
         }
         c.run(b);
         return c.out;
@@ -289,7 +359,7 @@ void masses_of_tokens(void**) {
 // those of the stored keys.
 void appended_rows(void**) {
   for (KvFormat format : kQuantised) {
-    for (uint32_t n_tok : {1u, 3u, 40u, 150u}) {
+    for (uint32_t n_tok : {1u, 3u, 40u, 100u, 150u}) {
       const uint32_t in_page = 6, n_new = (in_page + n_tok + kPageTokens - 1) / kPageTokens;
       const auto append = [&](const Backend& b) {
         PagedKv kv({.n_kv_heads = 2, .head_dim = 64, .n_pages = 2, .spare_rows = n_new + 1, .format = format}, 5);
@@ -301,6 +371,10 @@ void appended_rows(void**) {
           }
         }
         std::fill(kv.digests().begin(), kv.digests().end(), uint16_t{0});
+        for (uint32_t head = 0; head < 2; ++head) {  // what came before is in the open page
+          for (size_t i = 0; i < in_page * size_t{64}; ++i)
+            kv.view().open_page(head, 2)[i] = f32_to_bf16(static_cast<float>(head + i % 19));
+        }
         Random random(6);
         std::vector<float> q = random.normals(size_t{n_tok} * 4 * 64), k = random.normals(size_t{n_tok} * 2 * 64),
                            v = random.normals(size_t{n_tok} * 2 * 64), cos_sin(size_t{n_tok} * 64, 0.6f);
@@ -328,6 +402,21 @@ void appended_rows(void**) {
           digest_page(DigestKind::kMinMax, a.kv.stored_keys_of(1, row), kv.len(1, row), want.data());
           assert_true(std::equal(want.begin(), want.end(), a.kv.digest_of(1, row)));
         }
+        for (uint32_t row = 2; is_by_channel(key_format(format)) && row < 2 + n_new; ++row) {
+          std::vector<uint16_t> keys;
+          for (uint32_t i = 0; i < kv.len(1, row) * 64; ++i) {
+            const uint32_t pos = row * kPageTokens + i / 64;
+            keys.push_back(f32_to_bf16(pos < a.pos ? static_cast<float>(1 + i % 19)
+                                                   : k[(size_t{pos - a.pos} * 2 + 1) * 64 + i % 64]));
+          }
+          std::vector<uint16_t> want(part_bytes(key_format(format), 64) / sizeof(uint16_t));
+          const PagePart<uint16_t> part = {want.data(), key_format(format), 64};
+          store_by_channel(part, keys.data(), kv.len(1, row));
+          for (uint32_t i = 0; i < keys.size(); ++i) {
+            assert_float_equal(load_element(a.kv.stored_keys_of(1, row), i / 64, i % 64),
+                               load_element({want.data(), part.format, 64}, i / 64, i % 64), 0.0f);
+          }
+        }
         std::vector<uint16_t> all = kv.pool();
         all.insert(all.end(), kv.open().begin(), kv.open().end());
         all.insert(all.end(), kv.digests().begin(), kv.digests().end());
@@ -347,6 +436,8 @@ const CMUnitTest tests[] = {
     {"kv_format__rows_are_near", rows_are_near, nullptr, nullptr, nullptr},
     {"kv_format__known_rows", known_rows, nullptr, nullptr, nullptr},
     {"kv_format__tokens_do_not_touch_each_other", tokens_do_not_touch_each_other, nullptr, nullptr, nullptr},
+    {"kv_format__channels_are_near", channels_are_near, nullptr, nullptr, nullptr},
+    {"kv_format__known_channels", known_channels, nullptr, nullptr, nullptr},
     {"kv_format__rotations", rotations, nullptr, nullptr, nullptr},
     {"kv_format__attention", attention, nullptr, nullptr, nullptr},
     {"kv_format__own_tokens", own_tokens, nullptr, nullptr, nullptr},

@@ -11,7 +11,7 @@
 namespace weir::test {
 namespace {
 
-constexpr KvFormat kQuantised[] = {KvFormat::kQ8, KvFormat::kK8V4};
+constexpr KvFormat kQuantised[] = {KvFormat::kQ8, KvFormat::kK8V4, KvFormat::kK4V4};
 constexpr uint32_t kDims[] = {32, 64, 96, 128, 160, 256};
 
 // A relative error of 2^-9 at most in each key and value: a variance of 2^-18 / 3 or so of the outputs for values, and

@@ -199,7 +199,7 @@ const Backend& backend() {
                                   [] { return "none"; },
                                   cpu_backend().traits,
                                   cpu_backend().rules,
-                                  true};
+                                  kAllKvFormats & ~format_bit(KvFormat::kK4V4)};
   return backend;
 }
 

@@ -115,6 +115,30 @@ int32_t taken(const Models& m, uint32_t flags = 0, const char* policy = nullptr)
   return plan.device;
 }
 
+// A format that a device does not attend is refused by its name, with those that it does, or is for the processor.
+void device_choice__formats_of_pages(void**) {
+  show(kOneCard);
+  const Models m(both());
+  for (int32_t format = 0; format < kKvFormats; ++format) {
+    weir_session_options options = options_on(WEIR_DEVICE_CUDA);
+    options.kv_format = format;
+    weir_plan_info plan = WEIR_PLAN_INFO_INIT;
+    const weir_status status = weir_plan(m.model, &options, &plan);
+    if (format != WEIR_KV_K4V4) {
+      assert_ok(status);
+      continue;
+    }
+    assert_int_equal(status, WEIR_ERR_UNSUPPORTED);
+    assert_non_null(std::strstr(weir_last_error(), "attends pages of bf16, q8, k8v4, not of k4v4; WEIR_SESSION_HOST"));
+    options.flags = WEIR_SESSION_HOST_ATTENTION;
+    assert_ok(weir_plan(m.model, &options, &plan));
+    options = options_on(WEIR_DEVICE_AUTO);
+    options.kv_format = format;
+    assert_ok(weir_plan(m.model, &options, &plan));
+    assert_int_equal(plan.device, WEIR_DEVICE_CPU);
+  }
+}
+
 std::vector<uint32_t> order(const std::vector<ListedDevice>& devices, uint32_t wanted = DeviceHost::kWanted) {
   uint32_t out[kMaxListed];
   const uint32_t n = auto_order(devices.data(), static_cast<uint32_t>(devices.size()), wanted, kGiB, out);
@@ -371,6 +395,7 @@ void device_choice__refuses_bad_arguments(void**) {
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(device_choice__formats_of_pages),
       cmocka_unit_test(device_choice__orders_vulkan_devices),
       cmocka_unit_test(device_choice__auto_prefers_cuda),
       cmocka_unit_test(device_choice__auto_by_kind),

@@ -17,7 +17,7 @@ namespace weir_cli {
 namespace {
 
 const std::vector<std::string> kDevices = {"auto", "cpu", "cuda", "vulkan"};  // in the order of WEIR_DEVICE_*
-const std::vector<std::string> kKvFormats = {"bf16", "q8", "k8v4"};           // in the order of WEIR_KV_*
+const std::vector<std::string> kKvFormats = {"bf16", "q8", "k8v4", "k4v4"};   // in the order of WEIR_KV_*
 
 std::pair<std::string, std::string> split_option(const std::string& text) {
   const size_t equals = text.find('=');
@@ -145,7 +145,7 @@ SessionOptions::SessionOptions(const SessionFlags& flags) : policy_(flags.policy
   options_.snapshot_budget_bytes = flags.snapshot_bytes;
   options_.snapshot_tokens = flags.snapshot_tokens;
   const auto format = std::find(kKvFormats.begin(), kKvFormats.end(), flags.kv);
-  if (format == kKvFormats.end()) throw UsageError("kv=" + flags.kv + ": the formats are bf16, q8 and k8v4");
+  if (format == kKvFormats.end()) throw UsageError("kv=" + flags.kv + ": the formats are bf16, q8, k8v4 and k4v4");
   options_.kv_format = static_cast<int32_t>(format - kKvFormats.begin());
   options_.max_prompt_tokens = flags.max_prompt;
   options_.policy = policy_.c_str();
@@ -376,7 +376,7 @@ void add_session_flags(CLI::App& app, SessionFlags& flags) {
       ->type_name("N")
       ->group("Memory");
   app.add_option("--kv", flags.kv,
-                 "What keys and values are stored in: bf16 (default), q8, or k8v4: keys in 8 bits, values in 4")
+                 "What keys and values are stored in: bf16 (default), q8, k8v4 (keys in 8 bits, values in 4) or k4v4")
       ->check(CLI::IsMember(kKvFormats))
       ->type_name("FORMAT")
       ->group("Memory");

@@ -243,6 +243,9 @@ namespace Weir
         /// <summary>6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix that is
         /// taken back behind attention.</summary>
         K8v4 = 2,
+        /// <summary>5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page; values as
+        /// in WEIR_KV_K8V4. Not with CUDA.</summary>
+        K4v4 = 3,
     }
 
     /// <summary>Why an answer ended.</summary>

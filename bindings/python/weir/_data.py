@@ -231,6 +231,9 @@ class KvFormat(Open):
     #: 6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix that is taken back
     #: behind attention.
     K8V4 = 2
+    #: 5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page; values as in
+    #: WEIR_KV_K8V4. Not with CUDA.
+    K4V4 = 3
 
 
 class StopReason(Open):

@@ -211,6 +211,9 @@ enumerations! {
         /// 6.5 bits: keys as in [`WEIR_KV_Q8`]; values in 4.5 bits, after a rotation by a Hadamard matrix that is taken
         /// back behind attention.
         WEIR_KV_K8V4 as K8V4 = 2;
+        /// 5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page; values as in
+        /// [`WEIR_KV_K8V4`]. Not with CUDA.
+        WEIR_KV_K4V4 as K4V4 = 3;
     }
 
     /// Why an answer ended.

@@ -279,12 +279,16 @@ public struct KvFormat: RawRepresentable, Hashable, Sendable, CustomStringConver
     /// 6.5 bits: keys as in `KvFormat.q8`; values in 4.5 bits, after a rotation by a Hadamard matrix that is taken back
     /// behind attention.
     public static let k8v4 = KvFormat(rawValue: 2)
+    /// 5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page; values as in
+    /// `KvFormat.k8v4`. Not with CUDA.
+    public static let k4v4 = KvFormat(rawValue: 3)
     /// The name, or of a value that this version does not know the number.
     public var description: String {
         switch rawValue {
         case 0: "bf16"
         case 1: "q8"
         case 2: "k8v4"
+        case 3: "k4v4"
         default: "\(rawValue)"
         }
     }
