@@ -147,8 +147,9 @@ double perplexity_by_hand(weir_model* model, const std::vector<weir_token>& toke
 
 void text__json_is_one_line_with_a_row_for_each_point(void**) {
   const std::string text = write_file("shape.txt", sentences(300));
-  const json j = line_of(eval(small(
-      text, "shape", {"--json", "--policies", "dense,raas@mine,sink", "--budgets", "96,4096", "--threads", "2"})));
+  const json j = line_of(
+      eval(small(text, "shape",
+                 {"--json", "--policies", "dense,raas@mine,sink,arkvale", "--budgets", "96,4096", "--threads", "2"})));
   assert_true(j["perplexity"].is_null());
   assert_int_equal(j["n_windows"].get<int>(), 0);
   assert_int_equal(j["prompt_tokens"].get<int>(), kPrompt);
@@ -157,7 +158,9 @@ void text__json_is_one_line_with_a_row_for_each_point(void**) {
   std::vector<std::pair<std::string, int>> points;
   for (const json& row : j["rows"]) {
     points.emplace_back(row["policy"].get<std::string>(), row["budget"].get<int>());
-    for (const char* key : {"kl_mean", "kl_p99", "top1", "perplexity", "pages"}) assert_true(row[key].is_number());
+    for (const char* key : {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls"})
+      assert_true(row[key].is_number());
+    assert_int_equal(row["recalls"] > 0.0, row["policy"] == "arkvale" && row["budget"] == 96);
     if (row["budget"] == 96) {  // pages left
       assert_true(row["kl_mean"] > 1e-6 && row["kl_p99"] > row["kl_mean"]);
       continue;
@@ -166,8 +169,13 @@ void text__json_is_one_line_with_a_row_for_each_point(void**) {
     assert_true(row["kl_mean"] == 0.0 && row["kl_p99"] == 0.0 && row["top1"] == 1.0);
     assert_true(row["perplexity"] == j["rows"][0]["perplexity"]);
   }
-  assert_true(points == (std::vector<std::pair<std::string, int>>{
-                            {"dense", 0}, {"mine", 96}, {"mine", 4096}, {"sink", 96}, {"sink", 4096}}));
+  assert_true(points == (std::vector<std::pair<std::string, int>>{{"dense", 0},
+                                                                  {"mine", 96},
+                                                                  {"mine", 4096},
+                                                                  {"sink", 96},
+                                                                  {"sink", 4096},
+                                                                  {"arkvale", 96},
+                                                                  {"arkvale", 4096}}));
 }
 
 void text__numbers_are_those_of_sessions_alone(void**) {
@@ -279,9 +287,10 @@ void text__tables_and_files_tell_the_same(void**) {
                            "Perplexity\n", "dense   0.0000", "  32: 1 of 1\n", "refused: mine, 32 tokens: cannot "})
     assert_true(contains(o.out, part));
   const std::string csv = read_file(g_folder / "tables" / "text.csv");
-  assert_true(csv.starts_with("family,policy,budget,n,refused,kl_mean,kl_p99,top1,perplexity,pages,n_positions\n"));
+  assert_true(
+      csv.starts_with("family,policy,budget,n,refused,kl_mean,kl_p99,top1,perplexity,pages,recalls,n_positions\n"));
   assert_true(contains(csv, "\ntext,dense,0,1,0,0,0,1,"));
-  assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,,\n"));
+  assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,,,\n"));
   const std::string svg = read_file(g_folder / "tables" / "text-kl.svg");
   assert_true(contains(svg, ">weir-tiny-reasoner-q8_0.gguf, tables.txt</text>"));
   assert_true(contains(svg, ">mine</text>") && !contains(svg, ">dense</text>"));

@@ -41,12 +41,19 @@ struct Lane {
   std::vector<double> kl;
   uint64_t n_same = 0;
   double nll = 0;
-  uint64_t n_pages = 0, n_steps = 0;  // attended
+  uint64_t n_pages = 0, n_steps = 0;                     // attended
+  uint64_t recalled_in_prompt = 0, recalled_so_far = 0;  // pages that came back
 
-  void count_pages() {
+  weir_session_stats stats() const {
     weir_session_stats stats = WEIR_SESSION_STATS_INIT;
     check(weir_session_get_stats(session.get(), &stats), "cannot read the statistics");
-    n_pages += stats.pages_attended;
+    return stats;
+  }
+  void begin() { recalled_in_prompt = stats().pages_recalled; }
+  void count_pages() {
+    const weir_session_stats now = stats();
+    n_pages += now.pages_attended;
+    recalled_so_far = now.pages_recalled;
     ++n_steps;
   }
 
@@ -64,8 +71,10 @@ struct Lane {
     record.kl_p99 = percentile_99(kl);
     record.top1 = static_cast<double>(n_same) / n;
     record.perplexity = std::exp(nll / n);
-    const uint64_t n_lists = n_steps * n_streams;
-    record.pages = n_lists == 0 ? 0.0 : static_cast<double>(n_pages) / static_cast<double>(n_lists);
+    if (n_steps == 0) return;
+    const auto n_lists = static_cast<double>(n_steps * n_streams);
+    record.pages = static_cast<double>(n_pages) / n_lists;
+    record.recalls = static_cast<double>(recalled_so_far - recalled_in_prompt) / n_lists;
   }
 };
 
@@ -80,6 +89,7 @@ class Walk {
   TextRecord start_lane(const PolicyEntry& policy, uint32_t budget) {
     Started started = start(policy, budget);
     lanes_.emplace_back().session = std::move(started.session);
+    if (lanes_.back().session) lanes_.back().begin();
     TextRecord record;
     record.family = record.id = kTextFamily;
     record.label = policy.label;
@@ -258,6 +268,7 @@ nlohmann::ordered_json to_json(const TextRecord& r) {
   line["top1"] = r.top1;
   line["perplexity"] = r.perplexity;
   line["pages"] = r.pages;
+  line["recalls"] = r.recalls;
   return line;
 }
 

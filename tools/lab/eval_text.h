@@ -63,6 +63,7 @@ struct TextRecord : PointRecord {
   double top1 = 0;           // part with the same most probable token
   double perplexity = 0;     // of the forced tokens
   double pages = 0;          // attended, mean over forced tokens and streams
+  double recalls = 0;        // pages that came back from the store, the same mean
 };
 nlohmann::ordered_json to_json(const TextRecord& record);
 

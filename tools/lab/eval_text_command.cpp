@@ -266,7 +266,7 @@ ordered_json json_of(const ordered_json& header, const Shown& shown) {
   json["rows"] = ordered_json::array();
   for (const ordered_json& line : shown.rows) {
     ordered_json row;
-    for (const char* key : {"policy", "budget", "kl_mean", "kl_p99", "top1", "perplexity", "pages"})
+    for (const char* key : {"policy", "budget", "kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls"})
       row[key] = line.value(key, ordered_json());
     if (line.at("refused").get<bool>()) row["refused"] = line.value("message", "");
     json["rows"].push_back(row);
@@ -286,8 +286,14 @@ std::string tables(const ordered_json& header, const Shown& shown, const Summary
                               {"Its 99th percentile", "kl_p99", 1, 3},
                               {"Same most probable token, %", "top1", 100, 2},
                               {"Perplexity", "perplexity", 1, 3},
-                              {"Pages attended in a step, mean of the streams", "pages", 1, 1}};
-  for (const Measure& measure : measures) text += table_text(summary, measure) + "\n";
+                              {"Pages attended in a step, mean of the streams", "pages", 1, 1},
+                              {"Pages that came back in a step, mean of the streams", "recalls", 1, 2}};
+  const bool has_recalls = std::any_of(shown.rows.begin(), shown.rows.end(), [](const ordered_json& row) {
+    return row.contains("recalls") && row["recalls"] > 0.0;
+  });
+  for (const Measure& measure : measures) {
+    if (has_recalls || measure.field != "recalls") text += table_text(summary, measure) + "\n";
+  }
   for (const ordered_json& row : shown.rows) {
     if (!row.at("refused").get<bool>()) continue;
     text += "refused: " + row.value("policy", "") + format(", %u tokens: ", row.value("budget", 0u)) +
@@ -319,8 +325,9 @@ void show(const Results& results, const fs::path& out, bool json, const std::str
                              " tokens: " + shown.rows[0].value("message", ""));
   }
   const Summary summary = summarize(shown.rows, {kTextFamily}, shown.labels());
-  write_text_file((out / kCsv).string(),
-                  table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "n_positions"}, false));
+  write_text_file(
+      (out / kCsv).string(),
+      table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls", "n_positions"}, false));
   write_text_file((out / kPlot).string(), plot_of(results.header, shown));
   if (json) {
     ordered_json line = json_of(results.header, shown);
