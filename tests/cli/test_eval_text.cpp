@@ -158,7 +158,7 @@ void text__json_is_one_line_with_a_row_for_each_point(void**) {
   std::vector<std::pair<std::string, int>> points;
   for (const json& row : j["rows"]) {
     points.emplace_back(row["policy"].get<std::string>(), row["budget"].get<int>());
-    for (const char* key : {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls"})
+    for (const char* key : {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls", "kv_bytes"})
       assert_true(row[key].is_number());
     assert_int_equal(row["recalls"] > 0.0, row["policy"] == "arkvale" && row["budget"] == 96);
     if (row["budget"] == 96) {  // pages left
@@ -282,19 +282,42 @@ void text__tables_and_files_tell_the_same(void**) {
   assert_works(o);
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(g_folder / "tables")) names.insert(entry.path().filename().string());
-  assert_true(names == (std::set<std::string>{"text.jsonl", "text.csv", "text-kl.svg"}));
+  assert_true(names == (std::set<std::string>{"text.jsonl", "text.csv", "text-kl.svg", "text-kl-bytes.svg"}));
   for (const char* part : {"KL divergence, nats per token\n", "Its 99th percentile\n", "Same most probable token, %\n",
                            "Perplexity\n", "dense   0.0000", "  32: 1 of 1\n", "refused: mine, 32 tokens: cannot "})
     assert_true(contains(o.out, part));
   const std::string csv = read_file(g_folder / "tables" / "text.csv");
-  assert_true(
-      csv.starts_with("family,policy,budget,n,refused,kl_mean,kl_p99,top1,perplexity,pages,recalls,n_positions\n"));
+  assert_true(csv.starts_with(
+      "family,policy,budget,n,refused,kl_mean,kl_p99,top1,perplexity,pages,recalls,kv_bytes,n_positions\n"));
   assert_true(contains(csv, "\ntext,dense,0,1,0,0,0,1,"));
-  assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,,,\n"));
+  assert_true(contains(csv, "\ntext,mine,32,1,1,,,,,,,,\n"));
   const std::string svg = read_file(g_folder / "tables" / "text-kl.svg");
   assert_true(contains(svg, ">weir-tiny-reasoner-q8_0.gguf, tables.txt</text>"));
   assert_true(contains(svg, ">mine</text>") && !contains(svg, ">dense</text>"));
   assert_false(contains(svg, "nan") || contains(svg, "inf"));
+}
+
+// Against bytes, budgets are where their bytes are: a factor of two has the same width everywhere.
+void text__plot_by_bytes(void**) {
+  std::vector<nlohmann::ordered_json> lines;
+  for (size_t i = 0; i < 4; ++i) {
+    lines.push_back({{"family", "text"},
+                     {"id", "text"},
+                     {"policy", i == 3 ? "whole" : "a"},
+                     {"budget", i == 3 ? 0u : 64u << i},
+                     {"refused", false},
+                     {"kl_mean", 0.01},
+                     {"kv_bytes", i == 3 ? 32 << 20 : 2 << (20 + i)}});
+  }
+  BudgetPlot plot = {"", "", {"", "kl_mean", 1, 4}, false, true, "", {"", "kv_bytes", 1.0 / (1 << 20), 2}, "MiB"};
+  const std::string svg = budget_plot_svg(summarize(lines, {}, {}), plot);
+  assert_true(contains(svg, ">MiB</text>") && contains(svg, ">32</text>"));
+  const size_t path = svg.rfind("<path d=\"M", svg.rfind("stroke-width=\"1.8\""));  // the last line: a
+  double x[3], y[3];
+  assert_int_equal(
+      std::sscanf(svg.c_str() + path, "<path d=\"M%lf %lfL%lf %lfL%lf %lf\"", &x[0], &y[0], &x[1], &y[1], &x[2], &y[2]),
+      6);
+  assert_true(std::abs(x[2] - x[1] - (x[1] - x[0])) < 0.2 && x[1] - x[0] > 30);  // 2, 4 and 8 of 2 to 32 MiB
 }
 
 // A decade has the same height everywhere, and 0 is not on the axis.
@@ -419,6 +442,7 @@ int main() {
       cmocka_unit_test(text__runs_that_are_there_are_not_repeated),
       cmocka_unit_test(text__tables_and_files_tell_the_same),
       cmocka_unit_test(text__plot_is_logarithmic),
+      cmocka_unit_test(text__plot_by_bytes),
       cmocka_unit_test(text__what_cannot_be_read_is_told),
       cmocka_unit_test(text__without_policies_the_time_is_bounded),
       cmocka_unit_test(text__wrong_usage_is_told),

@@ -20,10 +20,21 @@ std::vector<double> budget_ticks(const Summary& summary) {
   return std::vector<double>(summary.budgets.begin(), summary.budgets.end());
 }
 
-PlotLine policy_line(const Summary& summary, const std::string& family, size_t policy, const Measure& measure) {
+PlotLine policy_line(const Summary& summary, const std::string& family, size_t policy, const BudgetPlot& plot) {
+  const Measure& measure = plot.measure;
   PlotLine line;
   line.label = summary.labels[policy];
   line.style = static_cast<int>(policy);
+  if (!plot.x.field.empty()) {
+    std::vector<uint32_t> budgets = summary.budgets;
+    budgets.push_back(0);
+    for (uint32_t budget : budgets) {
+      const Cell* cell = summary.find(family, line.label, budget);
+      const double x = measured(cell, plot.x);
+      if (x > 0) line.points.emplace_back(x, measured(cell, measure));
+    }
+    return line;
+  }
   if (summary.is_whole(family, line.label)) {
     const double y = measured(summary.find(family, line.label, 0), measure);
     line.is_dashed = true;
@@ -36,6 +47,18 @@ PlotLine policy_line(const Summary& summary, const std::string& family, size_t p
     line.points.emplace_back(budget, measured(summary.find(family, line.label, budget), measure));
   }
   return line;
+}
+
+// An axis of whole powers of two around where the lines are.
+void fit_x(PlotPanel& panel) {
+  double low = INFINITY, high = 0;
+  for (const PlotLine& line : panel.lines) {
+    for (const auto& [x, y] : line.points) low = std::min(low, x), high = std::max(high, x);
+  }
+  if (low > high) low = high = 1;  // no point at all
+  panel.x.has_range = true;
+  panel.x.low = std::exp2(std::floor(std::log2(low)));
+  panel.x.high = std::max(std::exp2(std::ceil(std::log2(high))), 2 * panel.x.low);
 }
 
 // An axis of whole decades around the values of the lines; what it cannot show becomes a gap.
@@ -140,9 +163,9 @@ std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot) {
   for (const std::string& family : summary.families) {
     PlotPanel panel;
     panel.title = plot.panel.empty() ? family : plot.panel;
-    panel.x.label = "budget, tokens per stream";
+    panel.x.label = plot.x_label;
     panel.x.is_log2 = true;
-    panel.x.ticks = budget_ticks(summary);
+    if (plot.x.field.empty()) panel.x.ticks = budget_ticks(summary);
     panel.y.label = plot.y_label;
     if (plot.is_share) {
       panel.y.has_range = true;
@@ -153,8 +176,9 @@ std::string budget_plot_svg(const Summary& summary, const BudgetPlot& plot) {
       panel.level = plot.measure.scale * chance_level(family);
     }
     for (size_t i = 0; i < summary.labels.size(); ++i) {
-      panel.lines.push_back(policy_line(summary, family, i, plot.measure));
+      panel.lines.push_back(policy_line(summary, family, i, plot));
     }
+    if (!plot.x.field.empty()) fit_x(panel);
     if (plot.is_log) make_log(panel);
     figure.panels.push_back(std::move(panel));
   }

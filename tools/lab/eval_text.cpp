@@ -41,7 +41,8 @@ struct Lane {
   std::vector<double> kl;
   uint64_t n_same = 0;
   double nll = 0;
-  uint64_t n_pages = 0, n_steps = 0;                     // attended
+  uint64_t n_pages = 0, n_steps = 0;  // attended
+  uint64_t kv_bytes = 0;
   uint64_t recalled_in_prompt = 0, recalled_so_far = 0;  // pages that came back
 
   weir_session_stats stats() const {
@@ -49,7 +50,12 @@ struct Lane {
     check(weir_session_get_stats(session.get(), &stats), "cannot read the statistics");
     return stats;
   }
-  void begin() { recalled_in_prompt = stats().pages_recalled; }
+  void begin() {
+    recalled_in_prompt = stats().pages_recalled;
+    weir_memory_info memory = WEIR_MEMORY_INFO_INIT;
+    check(weir_session_memory(session.get(), &memory), "cannot read the memory in use");
+    kv_bytes = memory.kv_budget_bytes;
+  }
   void count_pages() {
     const weir_session_stats now = stats();
     n_pages += now.pages_attended;
@@ -71,6 +77,7 @@ struct Lane {
     record.kl_p99 = percentile_99(kl);
     record.top1 = static_cast<double>(n_same) / n;
     record.perplexity = std::exp(nll / n);
+    record.kv_bytes = kv_bytes;
     if (n_steps == 0) return;
     const auto n_lists = static_cast<double>(n_steps * n_streams);
     record.pages = static_cast<double>(n_pages) / n_lists;
@@ -269,6 +276,7 @@ nlohmann::ordered_json to_json(const TextRecord& r) {
   line["perplexity"] = r.perplexity;
   line["pages"] = r.pages;
   line["recalls"] = r.recalls;
+  line["kv_bytes"] = r.kv_bytes;
   return line;
 }
 

@@ -64,6 +64,7 @@ struct TextRecord : PointRecord {
   double perplexity = 0;     // of the forced tokens
   double pages = 0;          // attended, mean over forced tokens and streams
   double recalls = 0;        // pages that came back from the store, the same mean
+  uint64_t kv_bytes = 0;     // of the session's pages, planned
 };
 nlohmann::ordered_json to_json(const TextRecord& record);
 

@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr char kMode[] = "text", kFile[] = "text.jsonl", kCsv[] = "text.csv", kPlot[] = "text-kl.svg";
+constexpr char kMode[] = "text", kFile[] = "text.jsonl", kCsv[] = "text.csv", kPlot[] = "text-kl.svg",
+               kBytesPlot[] = "text-kl-bytes.svg";
 
 // FNV-1a, 64 bits: tells texts apart, no more.
 uint64_t hash_of(const std::string& text) {
@@ -266,7 +267,8 @@ ordered_json json_of(const ordered_json& header, const Shown& shown) {
   json["rows"] = ordered_json::array();
   for (const ordered_json& line : shown.rows) {
     ordered_json row;
-    for (const char* key : {"policy", "budget", "kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls"})
+    for (const char* key :
+         {"policy", "budget", "kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls", "kv_bytes"})
       row[key] = line.value(key, ordered_json());
     if (line.at("refused").get<bool>()) row["refused"] = line.value("message", "");
     json["rows"].push_back(row);
@@ -302,11 +304,18 @@ std::string tables(const ordered_json& header, const Shown& shown, const Summary
   return text;
 }
 
-// The whole history has no divergence, so it is no line of the picture.
-std::string plot_of(const ordered_json& header, const Shown& shown) {
+// Against the budget, or against the bytes of the pages. The whole history in bf16 has no divergence, so it is no line
+// of the picture; in other formats it is a point where there are bytes.
+std::string plot_of(const ordered_json& header, const Shown& shown, bool by_bytes) {
   std::vector<ordered_json> lines = shown.rows;
-  std::erase_if(lines, [](const ordered_json& row) { return row.at("budget") == 0u; });
+  std::erase_if(lines, [&](const ordered_json& row) {
+    return row.at("budget") == 0u && (!by_bytes || row.value("kl_mean", 0.0) == 0.0);
+  });
   BudgetPlot plot;
+  if (by_bytes) {
+    plot.x = {"", "kv_bytes", 1.0 / (1 << 20), 2};
+    plot.x_label = "pages of keys and values, MiB";
+  }
   plot.title = "Divergence from the whole history";
   plot.panel = header.value("model", "") + ", " + header.value("text", "");
   plot.y_label = "KL divergence, nats per token";
@@ -327,8 +336,10 @@ void show(const Results& results, const fs::path& out, bool json, const std::str
   const Summary summary = summarize(shown.rows, {kTextFamily}, shown.labels());
   write_text_file(
       (out / kCsv).string(),
-      table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls", "n_positions"}, false));
-  write_text_file((out / kPlot).string(), plot_of(results.header, shown));
+      table_csv(summary, {"kl_mean", "kl_p99", "top1", "perplexity", "pages", "recalls", "kv_bytes", "n_positions"},
+                false));
+  write_text_file((out / kPlot).string(), plot_of(results.header, shown, false));
+  write_text_file((out / kBytesPlot).string(), plot_of(results.header, shown, true));
   if (json) {
     ordered_json line = json_of(results.header, shown);
     if (!missing.empty()) line["left_out"] = missing;
@@ -401,7 +412,7 @@ int text_command(const TextFlags& flags, TextCommand command) {
   const size_t n_windows = check_text(tokens, settings);
 
   fs::create_directories(command.out);
-  for (const char* file : {kCsv, kPlot}) try_out_file((fs::path(command.out) / file).string());
+  for (const char* file : {kCsv, kPlot, kBytesPlot}) try_out_file((fs::path(command.out) / file).string());
   const std::string path = (fs::path(command.out) / kFile).string();
   const ordered_json header =
       text_header(settings, command.model, model_info(model.get()).file_bytes, text, tokens.tokens.size());
