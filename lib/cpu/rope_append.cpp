@@ -126,72 +126,90 @@ void update_digest(const PagePart<const uint16_t>& keys, uint32_t begin, uint32_
   }
 }
 
-// weir::store_channels of kChannelsAtOnce, and where there is a digest digest_channels of them: lanes are the even and
-// the odd channels of a block.
-void store_channels(const PagePart<uint16_t>& part, size_t first, const uint16_t* rows, uint32_t n, uint16_t* digest) {
-  const size_t d = part.head_dim;
 #if WEIR_CPU_HAS_VECTORS
+// What the even and the odd channels of a block have for the rows of a page.
+struct ChannelRanges {
+  V low[2], step[2], inverse[2];
+  hn::Mask<DF> finite[2];
+};
+
+ChannelRanges ranges_of(const uint16_t* rows, uint32_t n) {
+  const DF df;
+  ChannelRanges r;
+  V high[2];
+  load_pairs(rows, r.low[0], r.low[1]);
+  load_pairs(rows, high[0], high[1]);
+  r.finite[0] = r.finite[1] = hn::Eq(hn::Zero(df), hn::Zero(df));
+  for (uint32_t t = 0; t < n; ++t) {
+    V x[2];
+    load_pairs(rows + t * kChannelsAtOnce, x[0], x[1]);
+    for (size_t side = 0; side < 2; ++side) {
+      r.finite[side] = hn::And(r.finite[side], hn::IsFinite(x[side]));
+      r.low[side] = hn::IfThenElse(hn::Lt(x[side], r.low[side]), x[side], r.low[side]);
+      high[side] = hn::IfThenElse(hn::Gt(x[side], high[side]), x[side], high[side]);
+    }
+  }
+  for (size_t side = 0; side < 2; ++side) {
+    const V range = hn::Sub(high[side], r.low[side]);
+    r.finite[side] = hn::And(r.finite[side], hn::IsFinite(range));
+    const V wanted = hn::Mul(range, hn::Set(df, 1.0f / 15.0f));
+    const auto is_step = hn::And(r.finite[side], hn::Ge(wanted, hn::Set(df, 0x1p-126f)));
+    r.step[side] = hn::IfThenElseZero(is_step, hn::BitCast(df, hn::ShiftLeft<16>(round_bf16(df, wanted))));
+    r.inverse[side] = hn::IfThenElseZero(is_step, hn::Div(hn::Set(df, 1.0f), r.step[side]));
+  }
+  return r;
+}
+
+// Interleaves what is in the lower halves of lanes.
+HWY_INLINE void store_pairs(hn::Vec<hn::RebindToUnsigned<DF>> even, hn::Vec<hn::RebindToUnsigned<DF>> odd,
+                            uint16_t* to) {
+  const hn::Repartition<uint16_t, DF> d16;
+  hn::StoreU(hn::BitCast(d16, hn::Or(even, hn::ShiftLeft<16>(odd))), d16, to);
+}
+
+void store_block(const PagePart<uint16_t>& part, size_t i, const uint16_t* rows, uint32_t n, uint16_t* digest) {
   const DF df;
   const hn::RebindToSigned<DF> di;
   const hn::RebindToUnsigned<DF> du;
   const hn::Rebind<uint8_t, DF> d8;
-  const V nan = hn::Set(df, NAN), inf = hn::Set(df, INFINITY), zero = hn::Zero(df);
-  const auto store_pairs = [&](hn::Vec<decltype(du)> even, hn::Vec<decltype(du)> odd, uint16_t* to) HWY_ATTR {
-    const auto pairs = hn::Or(even, hn::ShiftLeft<16>(odd));
-    hn::StoreU(hn::BitCast(hn::Repartition<uint16_t, DF>(), pairs), hn::Repartition<uint16_t, DF>(), to);
-  };
-  for (size_t i = first; i < first + kChannelsAtOnce; i += kBlock, rows += kBlock) {
-    V low[2], high[2], step[2], inverse[2];
-    hn::Mask<DF> finite[2] = {hn::Eq(zero, zero), hn::Eq(zero, zero)};
-    load_pairs(rows, low[0], low[1]);
-    high[0] = low[0];
-    high[1] = low[1];
-    for (uint32_t t = 0; t < n; ++t) {
-      V x[2];
-      load_pairs(rows + t * kChannelsAtOnce, x[0], x[1]);
-      for (size_t side = 0; side < 2; ++side) {
-        finite[side] = hn::And(finite[side], hn::IsFinite(x[side]));
-        low[side] = hn::IfThenElse(hn::Lt(x[side], low[side]), x[side], low[side]);
-        high[side] = hn::IfThenElse(hn::Gt(x[side], high[side]), x[side], high[side]);
-      }
-    }
+  const ChannelRanges r = ranges_of(rows, n);
+  hn::Vec<decltype(di)> most[2] = {hn::Zero(di), hn::Zero(di)};
+  for (uint32_t t = 0; t < n; ++t) {
+    V x[2];
+    hn::Vec<decltype(di)> code[2];
+    load_pairs(rows + t * kChannelsAtOnce, x[0], x[1]);
     for (size_t side = 0; side < 2; ++side) {
-      const V range = hn::Sub(high[side], low[side]);
-      finite[side] = hn::And(finite[side], hn::IsFinite(range));
-      const V wanted = hn::Mul(range, hn::Set(df, 1.0f / 15.0f));
-      const auto is_step = hn::And(finite[side], hn::Ge(wanted, hn::Set(df, 0x1p-126f)));
-      step[side] = hn::IfThenElseZero(is_step, hn::BitCast(df, hn::ShiftLeft<16>(round_bf16(df, wanted))));
-      inverse[side] = hn::IfThenElseZero(is_step, hn::Div(hn::Set(df, 1.0f), step[side]));
+      const V steps = hn::IfThenElseZero(r.finite[side], hn::Mul(hn::Sub(x[side], r.low[side]), r.inverse[side]));
+      code[side] = hn::Min(hn::Max(hn::NearestInt(steps), hn::Zero(di)), hn::Set(di, 15));
+      most[side] = hn::Max(most[side], code[side]);
     }
-    hn::Vec<decltype(di)> most[2] = {hn::Zero(di), hn::Zero(di)};
-    for (uint32_t t = 0; t < n; ++t) {
-      V x[2];
-      hn::Vec<decltype(di)> code[2];
-      load_pairs(rows + t * kChannelsAtOnce, x[0], x[1]);
-      for (size_t side = 0; side < 2; ++side) {
-        const V steps = hn::IfThenElseZero(finite[side], hn::Mul(hn::Sub(x[side], low[side]), inverse[side]));
-        code[side] = hn::Min(hn::Max(hn::NearestInt(steps), hn::Zero(di)), hn::Set(di, 15));
-        most[side] = hn::Max(most[side], code[side]);
-      }
-      const auto both = hn::BitCast(du, hn::Or(code[0], hn::ShiftLeft<4>(code[1])));
-      hn::StoreU(hn::TruncateTo(d8, both), d8, reinterpret_cast<uint8_t*>(part.codes(t)) + i / 2);
-    }
-    const auto upper = [&](V v) HWY_ATTR { return hn::ShiftRight<16>(hn::BitCast(du, v)); };
-    const V least[2] = {hn::IfThenElse(finite[0], low[0], nan), hn::IfThenElse(finite[1], low[1], nan)};
-    store_pairs(upper(least[0]), upper(least[1]), part.scales(0) + i);
-    store_pairs(upper(step[0]), upper(step[1]), part.scales(0) + d + i);
-    if (digest == nullptr) continue;
-    V top[2], bottom[2];
-    for (size_t side = 0; side < 2; ++side) {
-      // The highest and the lowest that is stored, decoded; the product is exact.
-      const V number = hn::Add(hn::Mul(hn::ConvertTo(df, most[side]), step[side]), low[side]);
-      top[side] = hn::IfThenElse(finite[side], number, inf);
-      bottom[side] = hn::IfThenElse(finite[side], hn::Add(low[side], zero), hn::Neg(inf));
-    }
-    store_pairs(round_bf16(df, top[0]), round_bf16(df, top[1]), digest + i);
-    store_pairs(round_bf16(df, bottom[0]), round_bf16(df, bottom[1]), digest + d + i);
+    const auto both = hn::BitCast(du, hn::Or(code[0], hn::ShiftLeft<4>(code[1])));
+    hn::StoreU(hn::TruncateTo(d8, both), d8, reinterpret_cast<uint8_t*>(part.codes(t)) + i / 2);
   }
+  const auto upper = [&](V v) HWY_ATTR { return hn::ShiftRight<16>(hn::BitCast(du, v)); };
+  const auto or_nan = [&](size_t side)
+                          HWY_ATTR { return upper(hn::IfThenElse(r.finite[side], r.low[side], hn::Set(df, NAN))); };
+  store_pairs(or_nan(0), or_nan(1), part.scales(0) + i);
+  store_pairs(upper(r.step[0]), upper(r.step[1]), part.scales(0) + part.head_dim + i);
+  if (digest == nullptr) return;
+  // The highest and the lowest that is stored, decoded; the product is exact.
+  const auto decoded = [&](size_t side, V codes, float if_none) HWY_ATTR {
+    const V number = hn::Add(hn::Mul(codes, r.step[side]), r.low[side]);
+    return round_bf16(df, hn::IfThenElse(r.finite[side], number, hn::Set(df, if_none)));
+  };
+  const auto highest = [&](size_t side) HWY_ATTR { return decoded(side, hn::ConvertTo(df, most[side]), INFINITY); };
+  const auto lowest = [&](size_t side) HWY_ATTR { return decoded(side, hn::Zero(df), -INFINITY); };
+  store_pairs(highest(0), highest(1), digest + i);
+  store_pairs(lowest(0), lowest(1), digest + part.head_dim + i);
+}
+#endif
+
+// weir::store_channels of kChannelsAtOnce, and where there is a digest digest_channels of them.
+void store_channels(const PagePart<uint16_t>& part, size_t first, const uint16_t* rows, uint32_t n, uint16_t* digest) {
+#if WEIR_CPU_HAS_VECTORS
+  for (size_t i = 0; i < kChannelsAtOnce; i += kBlock) store_block(part, first + i, rows + i, n, digest);
 #else
+  const size_t d = part.head_dim;
   weir::store_channels(part, first, first + kChannelsAtOnce, rows, n);
   if (digest != nullptr && first + kChannelsAtOnce == d)
     digest_channels({part.units, part.format, d}, n, digest, digest + d);
