@@ -18,6 +18,7 @@ constexpr decltype(auto) with_kv_format(KvFormat format, const Run& run) {
     case KvFormat::kK8V4:
       return run(std::integral_constant<KvFormat, KvFormat::kK8V4>());
     case KvFormat::kBf16:
+    case KvFormat::kK4V4:  // sessions with it are refused (Backend::kv_formats)
       break;
   }
   return run(std::integral_constant<KvFormat, KvFormat::kBf16>());

@@ -51,7 +51,8 @@ enum weir_kv_format {
     WEIR_KV_K8V4 = 2, /**< 6.5 bits: keys as in WEIR_KV_Q8; values in 4.5 bits, after a rotation by a Hadamard matrix
                            that is taken back behind attention. */
     WEIR_KV_K4V4 = 3  /**< 5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page;
-                           values as in WEIR_KV_K8V4. Not with CUDA. */
+                           values as in WEIR_KV_K8V4. Attended on the processor only, also beside a device
+                           (WEIR_SESSION_HOST_ATTENTION). */
 };
 
 /** Options of weir_plan and weir_session_create.

@@ -128,7 +128,8 @@ HWY_NOINLINE void channel_logits(const RowShape& shape, const float* q, size_t d
     V least[2], step[2];
     load_pairs(low + i, least[0], least[1]);
     load_pairs(low + shape.d + i, step[0], step[1]);
-    hwy::Prefetch(reinterpret_cast<const std::byte*>(low + 2 * i) + ahead);
+    hwy::Prefetch(reinterpret_cast<const std::byte*>(low + i) + ahead);
+    hwy::Prefetch(reinterpret_cast<const std::byte*>(low + shape.d + i) + ahead);
     HWY_UNROLL(4)
     for (size_t h = 0; h < kHeads; ++h) {
       const V even = hn::Load(df, q + h * d_pad + i), odd = hn::Load(df, q + h * d_pad + i + kLanes);

@@ -95,6 +95,12 @@ void KvCache::free_slot(uint32_t stream, uint32_t slot) {
     wipe(digest_data(slot), digest_elements(shape_.digest, shape_.head_dim) * sizeof(uint16_t));
 }
 
+// What fills a page up to a line of memory: whole pages are stored, hashed and saved.
+void KvCache::clear_rest(uint32_t slot) {
+  const size_t n = kv_page_used_bytes(shape_.format, shape_.head_dim);
+  if (!pages_elsewhere_) std::memset(reinterpret_cast<std::byte*>(page_data(slot)) + n, 0, shape_.page_bytes() - n);
+}
+
 // The order in which streams take their slots; the last entry of a stream is its first slot.
 void KvCache::order_slots() {
   const uint32_t n_streams = shape_.n_streams();
@@ -282,6 +288,7 @@ Status KvCache::reserve(uint32_t n_tok, uint32_t flags, uint32_t now) {
       const uint32_t slot = t_.free_slots[top_free(s)];
       const size_t row = at(s, t_.n_pages[s]++);
       change_resident(s, 1);
+      clear_rest(slot);
       const uint32_t take = std::min(left, kPageTokens);
       t_.set(row, {.slots = slot, .first_pos = pos, .len = take, .flags = flags, .stamp = now});
       if (copies_ != nullptr) copies_[row] = kNoCopy;
@@ -440,6 +447,7 @@ uint32_t KvCache::slot_of(uint32_t stream, uint32_t page) const {
 uint32_t KvCache::insert_row(uint32_t stream, uint32_t row, uint32_t first_pos) {
   const uint32_t slot = t_.free_slots[top_free(stream)];
   const size_t i = at(stream, row);
+  clear_rest(slot);
   move_rows(t_, i + 1, i, t_.n_pages[stream]++ - row);
   change_resident(stream, 1);
   t_.set(i, {.slots = slot, .first_pos = first_pos});
@@ -549,7 +557,10 @@ void KvCache::place_rows(uint32_t stream, uint32_t n_pages, uint32_t n_tokens) {
   for (uint32_t row = 0; row < n_pages; ++row) {
     const size_t i = at(stream, row);
     t_.slots[i] = kNoSlot;
-    if ((t_.flags[i] & kPlaced) != 0) t_.slots[i] = t_.free_slots[top - n_placed++];
+    if ((t_.flags[i] & kPlaced) != 0) {
+      t_.slots[i] = t_.free_slots[top - n_placed++];
+      clear_rest(t_.slots[i]);
+    }
     t_.flags[i] &= ~kPlaced;
     t_.len[i] = std::min(kPageTokens, n_tokens - t_.first_pos[i]);
     if (copies_ != nullptr) copies_[i] = kNoCopy;

@@ -212,6 +212,8 @@ class KvCache final : public Part {
   uint16_t* open_data(uint32_t stream, uint32_t page) {
     return open_ == nullptr ? nullptr : open_ + (page % 2 * shape_.n_streams() + stream) * open_elements();
   }
+  // Something else was written there, so nothing of it is left.
+  void forget_open_rows(uint32_t page) { opened_[page % 2] = {}; }
   // Where the digest of a row is among the digests, and a digest, [digest_elements].
   size_t digest_index(uint32_t stream, uint32_t row) const {
     return shape_.recalls() ? at(stream, row) : t_.slots[at(stream, row)];
@@ -236,6 +238,7 @@ class KvCache final : public Part {
  private:
   static constexpr uint32_t kNoPage = UINT32_MAX, kOpenPages = KvShape::kOpenPages, kCovered = 2;
   void order_slots();
+  void clear_rest(uint32_t slot);
   // A layer's first row. Tables in device memory cannot be looked at.
   size_t row_base(uint32_t layer) const {
     return has_tables_ ? t_.row_begin[shape_.first_stream(layer)] : shape_.rows_before(layer);

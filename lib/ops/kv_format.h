@@ -93,10 +93,13 @@ constexpr size_t part_scales(RowFormat format, size_t head_dim, size_t n_rows) {
 constexpr size_t part_bytes(RowFormat format, size_t head_dim) {
   return kPageTokens * row_code_bytes(format, head_dim) + part_scales(format, head_dim, kPageTokens) * sizeof(uint16_t);
 }
+constexpr size_t kv_page_used_bytes(KvFormat format, size_t head_dim) {
+  return part_bytes(key_format(format), head_dim) + part_bytes(value_format(format), head_dim);
+}
+// The size of a page. Pages begin where lines of memory do; what is left of the last one is 0.
 constexpr size_t kv_page_bytes(KvFormat format, size_t head_dim) {
-  constexpr size_t kLine = 64;  // pages begin where lines of memory do
-  return (part_bytes(key_format(format), head_dim) + part_bytes(value_format(format), head_dim) + kLine - 1) / kLine *
-         kLine;
+  constexpr size_t kLine = 64;
+  return (kv_page_used_bytes(format, head_dim) + kLine - 1) / kLine * kLine;
 }
 
 // Keys or values of a page, [part_bytes]. Memory of pages is addressed in units of 16 bits, the size of a bf16.

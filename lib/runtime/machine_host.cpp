@@ -141,6 +141,7 @@ Status HostMachine::add_noise(uint32_t n_tok, uint64_t& random) {
       if (open != nullptr) store(KvFormat::kBf16, open);
     }
     if (is_by_channel(key_format(format))) store_by_channel(keys_in(format, page, d), open, stream.len[row]);
+    if (stream.len[row] == kPageTokens) kv->forget_open_rows(stream.first_pos[row] / kPageTokens);
     if (kv->shape().digest != DigestKind::kNone) kv->rebuild_digest(s, row);
   }
   return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/page_digest.h"
 #include "tests/kv/cache_case.h"
 
 namespace weir::test {
@@ -14,6 +15,7 @@ constexpr KvFormat kFormats[] = {KvFormat::kQ8, KvFormat::kK4V4};  // by rows, a
 
 KvShape small_shape(KvFormat format) {
   KvShape shape = {.n_layers = 2, .n_kv_heads = 2, .head_dim = kDim, .pages_per_stream = 20};
+  shape.digest = DigestKind::kMinMax;
   shape.format = format;
   return shape;
 }
@@ -24,7 +26,9 @@ float element(uint32_t stream, uint32_t pos, uint32_t i, uint32_t version, bool 
 }
 
 struct Conversation : Cache {
-  explicit Conversation(KvFormat format = KvFormat::kQ8) : Cache(small_shape(format)), format_(format) {}
+  explicit Conversation(KvFormat format) : Cache(small_shape(format)), format_(format) {
+    std::fill(pages.begin(), pages.end(), std::byte{0xAB});  // memory comes as it is
+  }
 
   // A pass over tokens that is committed, or taken back.
   void pass(uint32_t n, bool commits = true, uint32_t version = 0) {
@@ -173,12 +177,49 @@ void older_rows(void**) {
 }
 
 void copies(void**) {
-  Conversation c, fork;
-  c.steps(60);
-  fork.kv.copy_from(c.kv, 60);
-  assert_true(fork.is_exact());
-  fork.kv.truncate(41);
-  assert_true(fork.is_exact());
+  for (const KvFormat format : kFormats) {
+    Conversation c(format), fork(format);
+    c.steps(60);
+    fork.kv.copy_from(c.kv, 60);
+    assert_true(fork.is_exact());
+    assert_true(fork.stored_keys() == c.stored_keys());
+    fork.kv.truncate(41);
+    assert_true(fork.is_exact());
+  }
+}
+
+// Behind a rewind a digest is that of the keys that are left, as they are stored then.
+void digests_after_rewinds(void**) {
+  for (const KvFormat format : kFormats) {
+    for (uint32_t end = 17; end < 60; ++end) {
+      Conversation c(format);
+      c.steps(60);
+      c.kv.truncate(end);
+      for (uint32_t s = 0; s < kStreams && end % kPageTokens != 0; ++s) {
+        uint16_t want[2 * kDim];
+        const KvView v = c.kv.view(s / 2);
+        const uint32_t row = end / kPageTokens;
+        digest_page(DigestKind::kMinMax, v.stored_keys_of(s % 2, row), end % kPageTokens, want);
+        assert_memory_equal(v.digest_of(s % 2, row), want, sizeof(want));
+      }
+    }
+  }
+}
+
+// Pages are stored, hashed and saved whole: what fills them up to a line is 0, whatever was in the memory.
+void pages_end_in_zeros(void**) {
+  Conversation c(KvFormat::kK4V4);
+  c.steps(30);
+  c.kv.begin_prompt();
+  c.pass(40);
+  const size_t used = kv_page_used_bytes(KvFormat::kK4V4, kDim), all = kv_page_bytes(KvFormat::kK4V4, kDim);
+  assert_int_equal(all - used, 32);
+  for (uint32_t s = 0; s < kStreams; ++s) {
+    for (uint32_t page = 0; page < 5; ++page) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(c.kv.page_keys(c.kv.slot_of(s, page)));
+      for (size_t i = used; i < all; ++i) assert_int_equal(bytes[i], 0);
+    }
+  }
 }
 
 const CMUnitTest tests[] = {
@@ -187,6 +228,8 @@ const CMUnitTest tests[] = {
     {"open_pages__a_step_that_did_not_come", a_step_that_did_not_come, nullptr, nullptr, nullptr},
     {"open_pages__older_rows", older_rows, nullptr, nullptr, nullptr},
     {"open_pages__copies", copies, nullptr, nullptr, nullptr},
+    {"open_pages__digests_after_rewinds", digests_after_rewinds, nullptr, nullptr, nullptr},
+    {"open_pages__pages_end_in_zeros", pages_end_in_zeros, nullptr, nullptr, nullptr},
 };
 
 }  // namespace

@@ -106,6 +106,12 @@ std::vector<Output> append(const Backend& backend, KvFormat format, uint32_t d, 
     }
   }
   std::fill(kv.digests().begin(), kv.digests().end(), uint16_t{0});
+  for (uint32_t head = 0; head < 2; ++head) {  // what came before is in the open page, zeros of both signs among it
+    for (uint32_t i = 0; i < in_page * d; ++i) {
+      const float x = static_cast<float>((head * 7 + i * 13) % 31) - 15.0f;
+      kv.view().open_page(head, 2)[i] = i % d == 1 ? (i / d % 2 == 0 ? 0x8000 : 0) : f32_to_bf16(scale * x);
+    }
+  }
   Random random(6);
   const size_t n = size_t{n_tok} * 2 * d;
   std::vector<float> q = random.normals(size_t{n_tok} * 4 * d), k = random.normals(n, scale),

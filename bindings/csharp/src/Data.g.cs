@@ -244,7 +244,8 @@ namespace Weir
         /// taken back behind attention.</summary>
         K8v4 = 2,
         /// <summary>5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page; values as
-        /// in WEIR_KV_K8V4. Not with CUDA.</summary>
+        /// in WEIR_KV_K8V4. Attended on the processor only, also beside a device
+        /// (WEIR_SESSION_HOST_ATTENTION).</summary>
         K4v4 = 3,
     }
 

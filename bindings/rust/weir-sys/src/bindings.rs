@@ -212,7 +212,7 @@ enumerations! {
         /// back behind attention.
         WEIR_KV_K8V4 as K8V4 = 2;
         /// 5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page; values as in
-        /// [`WEIR_KV_K8V4`]. Not with CUDA.
+        /// [`WEIR_KV_K8V4`]. Attended on the processor only, also beside a device ([`WEIR_SESSION_HOST_ATTENTION`]).
         WEIR_KV_K4V4 as K4V4 = 3;
     }
 

@@ -280,7 +280,7 @@ public struct KvFormat: RawRepresentable, Hashable, Sendable, CustomStringConver
     /// behind attention.
     public static let k8v4 = KvFormat(rawValue: 2)
     /// 5.25 bits: keys in 4 bits, with the range of every channel over the 16 tokens of a page; values as in
-    /// `KvFormat.k8v4`. Not with CUDA.
+    /// `KvFormat.k8v4`. Attended on the processor only, also beside a device (`SessionFlags.hostAttention`).
     public static let k4v4 = KvFormat(rawValue: 3)
     /// The name, or of a value that this version does not know the number.
     public var description: String {
