@@ -100,30 +100,8 @@ struct RowOf<RowFormat::kQ8> {
   }
 };
 
-template <>
-struct RowOf<RowFormat::kQ4> {
-  const uint8_t* codes;
-  const uint16_t* scales;
-  HWY_INLINE RowOf() = default;
-  HWY_INLINE RowOf(const PagePart<const uint16_t>& part, size_t token)
-      : codes(reinterpret_cast<const uint8_t*>(part.units) + token * (part.head_dim / 2)),
-        scales(part.units + kPageTokens * part.head_dim / 4 + token * (part.head_dim / kScaleElements)) {}
-  HWY_INLINE const std::byte* block(size_t b) const { return reinterpret_cast<const std::byte*>(codes + b * kLanes); }
-
-  template <bool kTail>
-  HWY_INLINE void load(const RowShape&, size_t b, V& even, V& odd) const {
-    const DF df;
-    const hn::RebindToSigned<DF> di;
-    const hn::Rebind<uint8_t, DF> d8;
-    const auto pairs = hn::PromoteTo(di, hn::LoadU(d8, codes + b * kLanes));
-    const V scale = scale_of_block(scales, b);
-    const auto zero = hn::Set(di, 8);
-    even = hn::Mul(hn::ConvertTo(df, hn::Sub(hn::And(pairs, hn::Set(di, 15)), zero)), scale);
-    odd = hn::Mul(hn::ConvertTo(df, hn::Sub(hn::ShiftRight<4>(pairs), zero)), scale);
-  }
-};
-
-// Plain codes of keys that are rounded by channels: for queries that have the steps in them.
+// Codes of 4 bits as they are, 0 to 15: also for keys that are rounded by channels, with queries that have the steps in
+// them.
 struct CodeRow {
   const uint8_t* codes;
   HWY_INLINE CodeRow() = default;
@@ -139,6 +117,25 @@ struct CodeRow {
     const auto pairs = hn::PromoteTo(di, hn::LoadU(d8, codes + b * kLanes));
     even = hn::ConvertTo(df, hn::And(pairs, hn::Set(di, 15)));
     odd = hn::ConvertTo(df, hn::ShiftRight<4>(pairs));
+  }
+};
+
+template <>
+struct RowOf<RowFormat::kQ4> {
+  CodeRow row;
+  const uint16_t* scales;
+  HWY_INLINE RowOf() = default;
+  HWY_INLINE RowOf(const PagePart<const uint16_t>& part, size_t token)
+      : row(part, token),
+        scales(part.units + kPageTokens * part.head_dim / 4 + token * (part.head_dim / kScaleElements)) {}
+  HWY_INLINE const std::byte* block(size_t b) const { return row.block(b); }
+
+  template <bool kTail>
+  HWY_INLINE void load(const RowShape& shape, size_t b, V& even, V& odd) const {
+    row.template load<false>(shape, b, even, odd);
+    const V scale = scale_of_block(scales, b), zero = hn::Set(DF(), 8.0f);
+    even = hn::Mul(hn::Sub(even, zero), scale);
+    odd = hn::Mul(hn::Sub(odd, zero), scale);
   }
 };
 
