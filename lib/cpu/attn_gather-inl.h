@@ -37,10 +37,36 @@ HWY_INLINE void prefetch_value(const KvView& kv, const TokenRow& row) {
   prefetch_row(values_in(kv.format, row.page, kv.head_dim), row.token);
 }
 
+// gather_logits of keys that are rounded by channels, token by token: tiles of them would be 60 KB of code for what a few
+// policies do with these pages.
+template <size_t kHeads>
+HWY_NOINLINE void gather_channel_logits(const KvView& kv, const RowShape& shape, const float* q, size_t d_pad,
+                                        const TokenRow* rows, size_t n, float* logit, size_t stride) {
+  constexpr RowFormat kFormat = RowFormat::kQ4ByChannel;
+  const DF df;
+  for (size_t t = 0; t < n; ++t) {
+    if (t + kRowsAhead < n) prefetch_key(kv, rows[t + kRowsAhead]);
+    const RowOf<kFormat> row({rows[t].page, kFormat, shape.d}, rows[t].token);
+    V sum[kHeads];
+    for (size_t h = 0; h < kHeads; ++h) sum[h] = hn::Zero(df);
+    for (size_t b = 0; b < shape.n_full; ++b) {
+      V even, odd;
+      row.template load<false>(shape, b, even, odd);
+      for (size_t h = 0; h < kHeads; ++h) {
+        const float* to = q + h * d_pad + b * kBlock;
+        sum[h] = hn::MulAdd(odd, hn::Load(df, to + kLanes), hn::MulAdd(even, hn::Load(df, to), sum[h]));
+      }
+    }
+    for (size_t h = 0; h < kHeads; ++h) logit[h * stride + t] = hn::GetLane(hn::SumOfLanes(df, sum[h]));
+  }
+}
+
 // logit[h * stride + i] = q_h . row[i], i < n. Prefetches rows.
 template <size_t kHeads, RowFormat kFormat>
 HWY_NOINLINE void gather_logits(const KvView& kv, const RowShape& shape, const float* q, size_t d_pad,
                                 const TokenRow* rows, size_t n, float* logit, size_t stride) {
+  if constexpr (is_by_channel(kFormat))
+    return gather_channel_logits<kHeads>(kv, shape, q, d_pad, rows, n, logit, stride);
   constexpr size_t kToks = LogitTile<kHeads>::kToks, kSums = LogitTile<kHeads>::kSums;
   const DF df;
   for (size_t t = 0; t < n; t += kToks) {
