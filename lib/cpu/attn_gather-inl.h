@@ -37,8 +37,8 @@ HWY_INLINE void prefetch_value(const KvView& kv, const TokenRow& row) {
   prefetch_row(values_in(kv.format, row.page, kv.head_dim), row.token);
 }
 
-// gather_logits of keys that are rounded by channels, token by token: tiles of them would be 60 KB of code for what a few
-// policies do with these pages.
+// gather_logits of keys that are rounded by channels, token by token: tiles of them would be 60 KB of code for what a
+// few policies do with these pages.
 template <size_t kHeads>
 HWY_NOINLINE void gather_channel_logits(const KvView& kv, const RowShape& shape, const float* q, size_t d_pad,
                                         const TokenRow* rows, size_t n, float* logit, size_t stride) {
