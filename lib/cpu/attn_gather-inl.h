@@ -7,6 +7,7 @@
 #define WEIR_CPU_ATTN_GATHER_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -140,6 +141,23 @@ HWY_NOINLINE void gather_values(const KvView& kv, const RowShape& shape, const f
   if constexpr (kFormat != RowFormat::kBf16) return;
   if (shape.tail)
     gather_block<kHeads, 1, true, kFormat>(kv, shape, weight, stride, used, n, n_more, rows, b, out, out_stride);
+}
+
+// For each head g of a group, out [group, d_pad] gets the sum over the n members t of `used` of weight[g * stride + t]
+// times the value of rows[t], permuted. The first rows are on their way.
+inline void sum_rows(const KvView& kv, uint32_t group, const float* weight, size_t stride, const uint32_t* used,
+                     size_t n, const TokenRow* rows, float* out, size_t d_pad) {
+  const RowShape shape(kv.head_dim);
+  std::fill(out, out + group * d_pad, 0.0f);
+  for (size_t first = 0; first < n; first += kTileTokens) {
+    with_value_format(value_format(kv.format), [&](auto format) HWY_ATTR {
+      for_heads(group, [&](auto heads, uint32_t g) HWY_ATTR {
+        gather_values<decltype(heads)::value, decltype(format)::value>(kv, shape, weight + g * stride, stride,
+                                                                       used + first, HWY_MIN(kTileTokens, n - first),
+                                                                       n - first, rows, out + g * d_pad, d_pad);
+      });
+    });
+  }
 }
 
 // Writes rows of queries [n_rows], `from_stride` apart, permuted and scaled.

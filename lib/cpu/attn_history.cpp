@@ -165,18 +165,7 @@ void turn_index(uint32_t* index, size_t n, uint32_t last) {
 // s.out = the values of the rows in `used` [n], weighted. The first rows are on their way.
 void sum_values(const HistoryJob& job, size_t n) {
   const HistoryScratch& s = job.s;
-  const KvView& kv = job.a.attn.kv;
-  const RowShape shape(kv.head_dim);
-  std::fill(s.out, s.out + job.group() * s.d_pad, 0.0f);
-  for (size_t first = 0; first < n; first += kTileTokens) {
-    with_value_format(value_format(kv.format), [&](auto format) HWY_ATTR {
-      for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
-        gather_values<decltype(heads)::value, decltype(format)::value>(kv, shape, job.weight(g), s.stride,
-                                                                       s.used + first, HWY_MIN(kTileTokens, n - first),
-                                                                       n - first, s.rows, s.out + g * s.d_pad, s.d_pad);
-      });
-    });
-  }
+  sum_rows(job.a.attn.kv, job.group(), s.weight, s.stride, s.used, n, s.rows, s.out, s.d_pad);
 }
 
 // Writes which of n rows have a weight in any head to s.used; returns how many there are.
@@ -209,15 +198,9 @@ void prefetch_entries(const float* by_position, const float* by_distance, const 
 }
 
 // Writes a head's result: s.out times a factor.
-void store_head(const HistoryJob& job, uint32_t g, float factor) {
-  const DF df;
+void store_result(const HistoryJob& job, uint32_t g, float factor) {
   const size_t d = job.a.attn.kv.head_dim;
-  const float* part = job.s.out + g * job.s.d_pad;
-  const V f = hn::Set(df, factor);
-  for (size_t i = 0; i < d; i += kBlock) {
-    store_block(d, i, hn::Mul(hn::Load(df, part + i), f), hn::Mul(hn::Load(df, part + i + kLanes), f),
-                job.a.attn.out + size_t{job.head(g)} * d);
-  }
+  store_head(d, job.s.out + g * job.s.d_pad, factor, job.a.attn.out + size_t{job.head(g)} * d);
 }
 
 #else
@@ -234,7 +217,7 @@ size_t list_used(const HistoryJob&, size_t) { return 0; }
 void prefetch_values(const HistoryJob&, size_t) {}
 void prefetch_token(const HistoryJob&, const TokenRow&) {}
 void prefetch_entries(const float*, const float*, const uint32_t*, size_t, uint32_t) {}
-void store_head(const HistoryJob&, uint32_t, float) {}
+void store_result(const HistoryJob&, uint32_t, float) {}
 
 #endif
 
@@ -257,7 +240,7 @@ HWY_EXPORT(list_used);
 HWY_EXPORT(prefetch_values);
 HWY_EXPORT(prefetch_token);
 HWY_EXPORT(prefetch_entries);
-HWY_EXPORT(store_head);
+HWY_EXPORT(store_result);
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
@@ -500,7 +483,7 @@ void attend_stream(const HistoryJob& with_scratch) {
   }
   HWY_DYNAMIC_DISPATCH(sum_values)(job, n_used);
   for (uint32_t g = 0; g < job.group(); ++g) {
-    HWY_DYNAMIC_DISPATCH(store_head)(job, g, 1.0f / seen[g].total);
+    HWY_DYNAMIC_DISPATCH(store_result)(job, g, 1.0f / seen[g].total);
     if (!looks[g]) blend(job, g, share[g]);
   }
 }

@@ -128,6 +128,14 @@ HWY_INLINE void store_block(size_t d, size_t i, V even, V odd, float* out) {
   std::memcpy(out + i, block, HWY_MIN(kBlock, d - i) * sizeof(float));
 }
 
+// Writes a head's result [d]: `part`, permuted, times a factor.
+inline void store_head(size_t d, const float* part, float factor, float* out) {
+  const DF df;
+  const V f = hn::Set(df, factor);
+  for (size_t i = 0; i < d; i += kBlock)
+    store_block(d, i, hn::Mul(hn::Load(df, part + i), f), hn::Mul(hn::Load(df, part + i + kLanes), f), out);
+}
+
 #endif  // WEIR_CPU_HAS_VECTORS
 
 }  // namespace weir::cpu::HWY_NAMESPACE

@@ -201,12 +201,7 @@ void finish_stream(const ProgressiveJob& job, uint32_t n_taken) {
     const float sink = job.attn.sinks != nullptr ? job.attn.sinks[head] : kUnseen;
     const float high = std::max(seen.high, sink), shrink = seen.high == kUnseen ? 0.0f : std::exp(seen.high - high);
     const float total = seen.sum * shrink + (job.attn.sinks != nullptr ? std::exp(sink - high) : 0.0f);
-    const V inverse = hn::Set(df, total > 0.0f ? shrink / total : 0.0f);
-    const float* part = job.s.out + g * job.d_pad;
-    for (size_t i = 0; i < d; i += kBlock) {
-      store_block(d, i, hn::Mul(hn::Load(df, part + i), inverse), hn::Mul(hn::Load(df, part + i + kLanes), inverse),
-                  job.attn.out + head * d);
-    }
+    store_head(d, job.s.out + g * job.d_pad, total > 0.0f ? shrink / total : 0.0f, job.attn.out + head * d);
     if (job.attn.page_mass == nullptr) continue;
     // In the order of rows until here. A row is not before its place in the list.
     const float lse = high + std::log(total);

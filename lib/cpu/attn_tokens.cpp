@@ -127,20 +127,10 @@ void add_scaled(const float* x, size_t n, float factor, float* to) {
 // s.out = the weighted values of the tokens in `used`, and of an open page at listed place `open` (UINT32_MAX: none).
 void sum_values(const TokenJob& job, size_t n_used, uint32_t open) {
   const TokenScratch& s = job.s;
-  const KvView& kv = job.a.kv;
-  const RowShape shape(kv.head_dim);
-  std::fill(s.out, s.out + job.group() * s.d_pad, 0.0f);
-  for (size_t first = 0; first < n_used; first += kTileTokens) {
-    with_value_format(value_format(kv.format), [&](auto format) HWY_ATTR {
-      for_heads(job.group(), [&](auto heads, uint32_t g) HWY_ATTR {
-        gather_values<decltype(heads)::value, decltype(format)::value>(
-            kv, shape, job.weight(g), s.stride, s.used + first, HWY_MIN(kTileTokens, n_used - first), n_used - first,
-            s.rows, s.out + g * s.d_pad, s.d_pad);
-      });
-    });
-  }
+  sum_rows(job.a.kv, job.group(), s.weight, s.stride, s.used, n_used, s.rows, s.out, s.d_pad);
   if (open == UINT32_MAX) return;
   const ListedPage page = listed_page(job.a, job.kv_head, open);
+  const RowShape shape(job.a.kv.head_dim);
   for (uint32_t g = 0; g < job.group(); ++g) {
     std::fill_n(s.unit, kUnitTokens, 0.0f);
     std::copy_n(job.weight(g) + size_t{open} * kPageTokens, kPageTokens, s.unit);
@@ -148,15 +138,9 @@ void sum_values(const TokenJob& job, size_t n_used, uint32_t open) {
   }
 }
 
-void store_head(const TokenJob& job, uint32_t g, float factor) {
-  const DF df;
+void store_result(const TokenJob& job, uint32_t g, float factor) {
   const size_t d = job.a.kv.head_dim;
-  const float* part = job.s.out + g * job.s.d_pad;
-  const V f = hn::Set(df, factor);
-  for (size_t i = 0; i < d; i += kBlock) {
-    store_block(d, i, hn::Mul(hn::Load(df, part + i), f), hn::Mul(hn::Load(df, part + i + kLanes), f),
-                job.a.out + (size_t{job.kv_head} * job.group() + g) * d);
-  }
+  store_head(d, job.s.out + g * job.s.d_pad, factor, job.a.out + (size_t{job.kv_head} * job.group() + g) * d);
 }
 
 #else
@@ -165,7 +149,7 @@ void list_logits(const TokenJob&) {}
 float exp_all(float*, size_t, float*, float& sum) { return sum = 0.0f; }
 void add_scaled(const float*, size_t, float, float*) {}
 void sum_values(const TokenJob&, size_t, uint32_t) {}
-void store_head(const TokenJob&, uint32_t, float) {}
+void store_result(const TokenJob&, uint32_t, float) {}
 
 #endif
 
@@ -180,7 +164,7 @@ HWY_EXPORT(list_logits);
 HWY_EXPORT(exp_all);
 HWY_EXPORT(add_scaled);
 HWY_EXPORT(sum_values);
-HWY_EXPORT(store_head);
+HWY_EXPORT(store_result);
 
 // Adds up what the heads give to each token. False: of a logit that is no number, nothing can be told.
 bool add_shares(const TokenJob& job, size_t n) {
@@ -276,7 +260,7 @@ void attend_stream(const TokenJob& job) {
     }
   }
   HWY_DYNAMIC_DISPATCH(sum_values)(job, n_used, open);
-  for (uint32_t g = 0; g < job.group(); ++g) HWY_DYNAMIC_DISPATCH(store_head)(job, g, 1.0f / s.total[g]);
+  for (uint32_t g = 0; g < job.group(); ++g) HWY_DYNAMIC_DISPATCH(store_result)(job, g, 1.0f / s.total[g]);
 }
 
 }  // namespace

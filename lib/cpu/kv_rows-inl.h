@@ -1,6 +1,6 @@
-// Rows of a page's part in each of its formats (ops/kv_format.h), read block by block, compiled once per
-// instruction set. A block of two vectors' worth of elements becomes one vector of its even and one of its odd
-// elements, which is what pairs of bf16, and of 4-bit codes, are widened to at the least cost.
+// Rows of a page's part in each of its formats (ops/kv_format.h), read block by block, compiled once per instruction
+// set. A block of two vectors' worth of elements becomes one vector of its even and one of its odd elements, which is
+// what pairs of bf16, and of 4-bit codes, are widened to at the least cost.
 #if defined(WEIR_CPU_KV_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_CPU_KV_ROWS_INL_H_
 #undef WEIR_CPU_KV_ROWS_INL_H_

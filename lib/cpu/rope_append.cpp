@@ -216,6 +216,16 @@ void store_channels(const PagePart<uint16_t>& part, size_t first, const uint16_t
 #endif
 }
 
+// The keys of a page up to token `tok`, which are rounded together.
+void store_keys_by_channel(const RopeAppendArgs& a, uint32_t kv_head, uint32_t tok, const PagePart<uint16_t>& keys,
+                           uint16_t* digest) {
+  for (size_t first = 0; first < a.kv.head_dim; first += kChannelsAtOnce) {
+    uint16_t rows[kPageTokens * kChannelsAtOnce];
+    const uint32_t n = page_keys_until(a, kv_head, tok, first, rows);
+    store_channels(keys, first, rows, n, digest);
+  }
+}
+
 // Does tokens [begin, end) of one KV head: its query heads, its key and its value.
 void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, uint32_t end) {
   const size_t d = a.kv.head_dim;
@@ -249,14 +259,12 @@ void append_tokens(const RopeAppendArgs& a, uint32_t kv_head, uint32_t begin, ui
     const bool page_ends = in_page + 1 == kPageTokens || tok + 1 == end;
     const bool has_digest = a.kv.digest == DigestKind::kMinMax;
     if (!page_ends || (!by_channel && !has_digest)) continue;
-    const uint32_t page_begin = in_page - std::min(in_page, tok - begin);
     uint16_t* digest = has_digest ? a.kv.digest_of(kv_head, row) : nullptr;
-    for (size_t first = 0; by_channel && first < d; first += kChannelsAtOnce) {
-      uint16_t rows[kPageTokens * kChannelsAtOnce];
-      const uint32_t n = page_keys_until(a, kv_head, tok, first, rows);
-      store_channels(keys_in(a.kv.format, page, d), first, rows, n, digest);
+    if (by_channel) {
+      store_keys_by_channel(a, kv_head, tok, keys_in(a.kv.format, page, d), digest);
+      continue;
     }
-    if (by_channel) continue;
+    const uint32_t page_begin = in_page - std::min(in_page, tok - begin);
     if (a.kv.format == KvFormat::kBf16) {
       update_digest(page, page_begin, in_page + 1, digest, digest + d, d);
     } else {
@@ -288,22 +296,24 @@ Status rope_append(OpContext& cx, const RopeAppendArgs& a) {
     return a.pos - a.kv.first_pos[size_t{kv_head} * a.kv.capacity + a.append_row[kv_head]];
   };
   const size_t elements = size_t{a.n_tok} * (a.n_heads + 2 * n_kv_heads) * a.kv.head_dim;
-  const bool is_serial = elements <= kSerialElements;
-  // Keys that are rounded by channels need those before from the open page, whose place a later page may take.
-  const bool first_alone = !is_serial && is_by_channel(key_format(a.kv.format));
-  const auto n_alone = [&](uint32_t kv_head) {
-    return is_serial ? a.n_tok : first_alone ? std::min(a.n_tok, kPageTokens - offset_of(kv_head) % kPageTokens) : 0;
+  if (elements <= kSerialElements) {
+    for (uint32_t kv_head = 0; kv_head < n_kv_heads; ++kv_head) append(a, kv_head, 0, a.n_tok);
+    return {};
+  }
+  // Keys that are rounded by channels need those before from the open page, whose place a later page may take: what
+  // goes into that page comes first.
+  const bool by_channel = is_by_channel(key_format(a.kv.format));
+  const auto n_first = [&](uint32_t kv_head) {
+    return by_channel ? std::min(a.n_tok, kPageTokens - offset_of(kv_head)) : 0;
   };
-  for (uint32_t kv_head = 0; (is_serial || first_alone) && kv_head < n_kv_heads; ++kv_head)
-    append(a, kv_head, 0, n_alone(kv_head));
-  if (is_serial) return {};
+  for (uint32_t kv_head = 0; by_channel && kv_head < n_kv_heads; ++kv_head) append(a, kv_head, 0, n_first(kv_head));
   const size_t n_blocks =
       (size_t{a.n_tok} + kPageTokens - 1 + kTaskTokens - 1) / kTaskTokens;  // enough for any offset in the first page
   cx.pool->parallel_for(n_blocks * n_kv_heads, [&](size_t task, size_t) {
     const auto kv_head = static_cast<uint32_t>(task % n_kv_heads);
     const auto block = static_cast<uint32_t>(task / n_kv_heads);
     const uint32_t offset = offset_of(kv_head);
-    const uint32_t begin = block == 0 ? n_alone(kv_head) : block * kTaskTokens - offset;
+    const uint32_t begin = block == 0 ? n_first(kv_head) : block * kTaskTokens - offset;
     const uint32_t end = std::min(a.n_tok, (block + 1) * kTaskTokens - offset);
     if (begin < end) append(a, kv_head, begin, end);
   });

@@ -75,11 +75,10 @@ Status check_format(const BackendRequest& r, const Backend& backend) {
     const size_t n = std::strlen(names);
     std::snprintf(names + n, sizeof(names) - n, "%s%s", n == 0 ? "" : ", ", kv_format_name(other));
   }
-  return fail(
-      WEIR_ERR_UNSUPPORTED,
-      "kv_format: %s attends pages of %s, not of %s; WEIR_SESSION_HOST_ATTENTION attends on the processor beside "
-      "it",
-      backend.name, names, kv_format_name(format));
+  return fail(WEIR_ERR_UNSUPPORTED,
+              "kv_format: %s attends pages of %s, not of %s; WEIR_SESSION_HOST_ATTENTION attends on the processor "
+              "beside it",
+              backend.name, names, kv_format_name(format));
 }
 
 // What the session needs besides its policy.

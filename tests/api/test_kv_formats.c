@@ -1,6 +1,7 @@
 /* api: sessions whose pages are in other formats than bf16 (weir_session_options.kv_format), under every policy: plans,
  * forks, rewinds, prompts that are taken back, saved sessions, and what is refused. */
 #include "save_test.h"
+#include "weir/experimental.h"
 
 static const int32_t kFormats[] = {WEIR_KV_Q8, WEIR_KV_K8V4, WEIR_KV_K4V4};
 static const char *const kNames[] = {"bf16", "q8", "k8v4", "k4v4"};
@@ -218,6 +219,28 @@ static void prompts_that_are_taken_back(void **state) {
     }
 }
 
+/* Noise of a benchmark is no part of a page that a rewind goes back to. */
+static void rewinds_behind_noise(void **state) {
+    const fixture *f = (const fixture *)*state;
+    const weir_bench_fill_fn fill = (weir_bench_fill_fn)weir_get_experimental("weir_bench_fill");
+    for (int k = 0; k < N_FORMATS; ++k) {
+        weir_session *a = session_in(f->model, &choices[0], kFormats[k]);
+        weir_session *b = session_in(f->model, &choices[0], kFormats[k]);
+        step_tokens(a, 0, 32);
+        step_tokens(b, 0, 32);
+        assert_ok(fill(a, 32));
+        step_tokens(b, 100, 32);
+        /* Page 1 was open where page 3 has been since. */
+        assert_ok(weir_session_rewind(a, 26, 0));
+        assert_ok(weir_session_rewind(b, 26, 0));
+        step_tokens(a, 200, 1);
+        step_tokens(b, 200, 1);
+        assert_same_steps(a, b, 3, "after a rewind behind noise");
+        weir_session_destroy(a);
+        weir_session_destroy(b);
+    }
+}
+
 /* A budget that holds everything is dense, bit for bit, and threads change nothing. */
 static void all_within_the_budget(void **state) {
     const fixture *f = (const fixture *)*state;
@@ -317,6 +340,7 @@ int main(void) {
         cmocka_unit_test(rewinds),
         cmocka_unit_test(rewinds_over_older_rows),
         cmocka_unit_test(prompts_that_are_taken_back),
+        cmocka_unit_test(rewinds_behind_noise),
         cmocka_unit_test(all_within_the_budget),
         cmocka_unit_test(near_bf16),
         cmocka_unit_test(refusals),
