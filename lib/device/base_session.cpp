@@ -115,7 +115,7 @@ Status BaseSession::put_tables(bool repeats) {
   if (!recalls()) return {};
   const KvView kv = a_.kv->view(0);
   raw_index_is_behind_ = true;
-  WEIR_TRY(note(put_raw_index()));
+  WEIR_TRY(note(put_raw_index(queue_)));
   WEIR_TRY(note(queue_.mark_resident({tables, a_.device.resident, a_.kv->shape().max_capacity()})));
   if (a_.host.state->pages_lost != 0)
     WEIR_TRY(note(queue_.spoil_lost(
@@ -192,8 +192,10 @@ Status BaseSession::open_step(const SessionGroup& group, const int32_t* tokens) 
   for (uint32_t i = 0; i < group.n; ++i) {
     BaseSession& session = *group.session[i];
     session.a_.host.tokens[0] = tokens[i];
+    session.fills_pages_ = session.digests_behind_steps() &&
+                           digests_are_due(session.a_.kv->shape().digest, session.a_.host.state->n_tokens, 1);
     session.open_posts();
-    if (session.recalls()) WEIR_TRY(note_all(group, session.put_raw_index()));
+    if (session.recalls()) WEIR_TRY(note_all(group, session.put_raw_index(group.session[0]->queue_)));
   }
   return {};
 }
@@ -202,12 +204,36 @@ Status BaseSession::open_step(const SessionGroup& group, const int32_t* tokens) 
 Status BaseSession::close_step(const SessionGroup& group, Status launched) {
   WEIR_TRY(note_all(group, launched.ok() ? wait_and_answer(group) : launched));
   Status status;
+  for (uint32_t i = 0; i < group.n && status.ok(); ++i) {
+    if (group.session[i]->fills_pages_) status = group.session[i]->digest_filled_pages();
+  }
   for (uint32_t i = 0; i < group.n; ++i) {
     const Status room = group.session[i]->check_room();
     if (status.ok()) status = room;
   }
   for (uint32_t i = 0; i < group.n; ++i) group.session[i]->lost_ = group.session[i]->lost_ || !status.ok();
   return status;
+}
+
+bool BaseSession::digests_behind_steps() const {
+  const DigestKind digest = a_.kv->shape().digest;
+  return digest != DigestKind::kNone && digest != DigestKind::kMinMax && !queue_.append_keeps_digest(digest) &&
+         a_.rules.observe != StepRules::Observe::kStampDigest;
+}
+
+Status BaseSession::enqueue_digests() {
+  for (uint32_t layer = 0; layer < a_.config->n_kv_layers; ++layer)
+    WEIR_TRY(ops_.page_digest(a_.cx, {a_.kv->view(layer), a_.kv->append_rows(layer), 1}));
+  return {};
+}
+
+// When the step is over. A session whose pages have no digests would go on with others': it is lost.
+Status BaseSession::digest_filled_pages() {
+  const Status enqueued = enqueue_digests(), waited = wait("making digests");
+  if (enqueued.ok() && waited.ok()) return {};
+  lost_ = true;
+  if (!waited.ok()) return waited;
+  return fail(WEIR_ERR_DEVICE_LOST, "digests of the pages that a step filled could not be made");
 }
 
 Status BaseSession::step(int32_t token) {

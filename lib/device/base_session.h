@@ -89,6 +89,13 @@ class BaseSession : public DeviceSession {
     return a_.rules.selects && pages > a_.rules.select_above_pages;
   }
 
+  // Whether digests of full pages that appending does not make are made behind the steps that fill them, one in 16, and
+  // not in every step: a page that is filled is the last one, which is attended whatever its digest says, unless stamps
+  // go by it.
+  bool digests_behind_steps() const;
+  Status enqueue_digests();
+  Status digest_filled_pages();
+
   // With recall: whether a step may ask the host for pages, because not all copies are raw; as of the latest
   // open_step().
   bool may_ask() const { return recalls() && may_ask_; }
@@ -123,7 +130,7 @@ class BaseSession : public DeviceSession {
   Status attend_units(const DeviceChunk& chunk, const AttnPagedArgs& whole, uint32_t layer, uint32_t n_rows);
   // Before a launch: nothing is asked for. After it: sends the pages that steps ask for until the queue is done.
   void open_posts();
-  Status put_raw_index();
+  Status put_raw_index(Queue& queue);
   static Status wait_and_answer(const SessionGroup& group);
 
   Status enqueue_products(const SessionGroup& group, const Stage& stage, bool after_branches);
@@ -170,7 +177,8 @@ class BaseSession : public DeviceSession {
   std::span<const Layer> layers() const { return a_.weights->layers; }
 
   const OpTable& ops_;
-  bool selected_ = false;  // in the latest step
+  bool selected_ = false;     // in the latest step
+  bool fills_pages_ = false;  // the latest step does, and digests are made behind it
   const uint64_t serial_;
   StepState* mailbox_ = nullptr;  // the device's address of host.state
   int32_t* token_ = nullptr;      // the device's address of host.tokens

@@ -70,13 +70,14 @@ void BaseSession::open_posts() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-// The device's copy of the index, which the host changes when it copies pages out and when it has the tables.
-Status BaseSession::put_raw_index() {
+// The device's copy of the index, which the host changes when it copies pages out and when it has the tables. In the
+// queue of what reads it next: with sessions that step together that of their leader.
+Status BaseSession::put_raw_index(Queue& queue) {
   if (!raw_index_is_behind_) return {};
   raw_index_is_behind_ = false;
   const DeviceRecall& r = a_.host.recall;
   may_ask_ = std::find(r.raw_index, r.raw_index + r.n_rows, kCopyElsewhere) != r.raw_index + r.n_rows;
-  return queue_.copy_in(a_.device.raw_index, r.raw_index, r.n_rows * sizeof(uint32_t), "copying where pages are");
+  return queue.copy_in(a_.device.raw_index, r.raw_index, r.n_rows * sizeof(uint32_t), "copying where pages are");
 }
 
 // Reads the pages that streams ask for, in the order of their heads.

@@ -161,12 +161,11 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
   if ((parts & part_bit(kPartOther)) != 0) WEIR_TRY(temper_queries(a_.cx, ops_, pass_of(1, 0), a_.b.q, n_tokens()));
   const bool selected = is_selected(layer, selects);
   const bool stops = selected && rules.stop_microbatch != 0;
-  // The attention and score kernels rotate the query themselves. Other readers of the rotated query, and digests of
-  // other kinds, need rope_append before. So do bounds, of which the open page has one with its new key.
-  const bool scores_alone = queue_.has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
-  bool apart = !queue_.append_keeps_digest(kv.digest) || rules.observe == StepRules::Observe::kStampDigest ||
-               (selected && !scores_alone) || (stops && rules.stop_by_bounds);
-  if (selected && !apart && !traces()) {
+  // The attention and score kernels rotate the query themselves. Other readers of the rotated query, and digests that
+  // must be made before these read them, need rope_append before. So do bounds, of which the open page has one with its
+  // new key.
+  const bool others_read = rules.observe == StepRules::Observe::kStampDigest || (stops && rules.stop_by_bounds);
+  if (selected && !others_read && !traces()) {
     SparseLayerArgs all = {decode_args(layer, true, overlap), select_args(layer)};
     all.attn.attn.list_per_head = a_.needs->list_per_head;
     all.stop = stop_of(rules);
@@ -181,13 +180,16 @@ Status BaseSession::enqueue_attention(uint32_t layer, bool selects, uint32_t par
       return rotate_output(1);
     }
   }
+  const bool scores_alone = queue_.has_page_score_step(kv.digest, kv.head_dim, a_.config->n_heads / kv.n_kv_heads);
   // Compensation reads the rotated query, too.
-  apart = apart || (stops && !queue_.attn_stop_appends(decode_args(layer, false, false).attn)) || compensates(layer);
+  const bool appends_alone = !stops || queue_.attn_stop_appends(decode_args(layer, false, false).attn);
+  const bool apart = others_read || (selected && !scores_alone) || !appends_alone || compensates(layer) ||
+                     (!queue_.append_keeps_digest(kv.digest) && !digests_behind_steps());
   const RopeAppendArgs rope = rope_append_args(pass_of(1, 0), a_.weights->attention(layer), layer);
   if (apart && (parts & part_bit(kPartOther)) != 0) {
     WEIR_TRY(rotate_new_values(1, overlap));
     WEIR_TRY(queue_.rope_append_at({rope, n_tokens(), overlap || rotates_values(kv.format)}));
-    if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax)
+    if (kv.digest != DigestKind::kNone && kv.digest != DigestKind::kMinMax && !digests_behind_steps())
       WEIR_TRY(ops_.page_digest(a_.cx, {kv, a_.kv->append_rows(layer), 1}));
   }
   PageLists lists;

@@ -96,7 +96,8 @@ Status VulkanSession::create() {
 Status VulkanSession::make_pipelines(const SessionGroup& group) {
   Context& c = context();
   c.recorder.begin_noting();
-  const Status enqueued = enqueue_step(group);
+  Status enqueued = enqueue_step(group);
+  if (enqueued.ok() && digests_behind_steps()) enqueued = enqueue_digests();
   c.recorder.end_noting();
   if (enqueued.ok()) return c.pipelines.make_noted(c.device);
   c.pipelines.forget_noted();

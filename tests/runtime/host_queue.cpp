@@ -99,10 +99,10 @@ Status HostQueue::end_branch(Queue& branch) {
 
 // --- kernels that join others ----------------------------------------------------------------------------------------
 
-// What sparse_layer of host_step.cpp computes. It observes nothing.
+// What sparse_layer of host_step.cpp computes. It observes nothing, and has no spread for estimates.
 bool HostQueue::has_sparse_layer(const SparseLayerArgs& a) const {
   return joins_kernels_ && a.attn.append && a.attn.attn.page_mass == nullptr && a.recall.tables.slots == nullptr &&
-         a.attn.attn.head_windows == nullptr;
+         a.attn.attn.head_windows == nullptr && a.attn.attn.kv.digest != DigestKind::kMeanStd;
 }
 
 bool HostQueue::has_page_score_step(DigestKind kind, uint32_t, uint32_t) const {
