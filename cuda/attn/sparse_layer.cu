@@ -1,23 +1,26 @@
-// Computes: what page_score_step, page_select and attn_decode compute, for kMinMax and kCuboidMean digests, lists
-// shared by the group, heads of 64 or 128 elements, no soft cap, and no observation.
+// Computes: what page_score, page_select and attn_decode compute, for kMinMax and kCuboidMean digests, or kSketch with
+// kSumProb; lists shared by the group, heads of 64 or 128 elements, no soft cap, and no observation.
 // Launch: one cluster of 8 to 16 blocks per KV head, one block per SM. The phases exchange results through distributed
 // shared memory instead of through the end of a kernel: one layer of the 8B model at 32,768 tokens takes 15.5 us on an
 // H200, where three launches take 29 us.
 //
 // The blocks share the table's rows in tiles of 16. Each block estimates its own rows, and sends the sums for mean and
-// variance, and then the rows' keys, to all blocks. Each block finds the threshold by itself and attends its part of
-// the list, in ascending order. For the merge the output elements are divided among the blocks, which add up the
-// blocks' partial results in ascending order.
+// variance, or of the softmax, and then the rows' keys, to all blocks. Each block finds the threshold by itself and
+// attends its part of the list, in ascending order. For the merge the output elements are divided among the blocks,
+// which add up the blocks' partial results in ascending order.
 // With recall the pages that are selected and cold come back between selection and attention
 // (sparse_layer_recall.cuh), in place of the two launches of page_recall.
 // Numerics: as those three, but sums are taken in another order. Mean and variance are f32: estimates whose standard
-// deviation is above 1e18 or below 1e-18 count as all equal for max_z.
+// deviation is above 1e18 or below 1e-18 count as all equal for max_z. Sums of probabilities are f32, too, with powers
+// and logarithms to base 2.
 // Traffic: the digests of all pages, the keys and values of the selected pages, once.
 // Papers: Tang et al., "Quest", arXiv:2406.10774, sec. 3.3; as lib/ops/page_select_ref.cpp and
 // lib/ops/attn_paged_ref.cpp.
 #include "cuda/attn/sparse_layer.cuh"
 
+#include "cuda/attn/sparse_layer_boxes.cuh"
 #include "cuda/attn/sparse_layer_recall.cuh"
+#include "cuda/attn/sparse_layer_sketches.cuh"
 #include "cuda/attn/sparse_layer_stop.cuh"
 #include "cuda/common/device.cuh"
 #include "device/kernels/sparse_layer.h"
@@ -75,9 +78,76 @@ __device__ void join_moments(const Work<kDim>& w, uint32_t head, uint32_t n) {
   if (lane == 0) w.s.deviation[head] = {about, rest, variance > 0.0f ? rsqrtf(variance) : 0.0f};
 }
 
+// The factor of estimates for powers of 2.
+template <uint32_t kDim>
+__device__ float log2_scale(const Work<kDim>& w) {
+  return w.k.select.scale * kLog2E;
+}
+
+// The softmax over a part of the block's estimates for one head, by one warp, sent to all blocks: the largest one, and
+// the sum.
+template <uint32_t kDim>
+__device__ void push_softmax(const Work<kDim>& w, uint32_t head, uint32_t part, uint32_t n_parts) {
+  const uint32_t lane = threadIdx.x % kWarp, first = part * kWarp + lane, step = n_parts * kWarp;
+  const float scale = log2_scale(w);
+  const float* score = w.score + head * w.own_stride;
+  const auto counts = [&](uint32_t i) { return w.row(i) + 1 < w.n && score[i] > -INFINITY; };
+  Moments m = {-INFINITY, 0.0f, 0.0f, 0};
+  for (uint32_t i = first; i < w.n_own; i += step) m.about = counts(i) ? fmaxf(m.about, score[i]) : m.about;
+  m.about = warp_max(m.about);
+  for (uint32_t i = first; i < w.n_own; i += step) m.sum += counts(i) ? exp2f((score[i] - m.about) * scale) : 0.0f;
+  m.sum = warp_sum(m.sum);
+  if (lane < w.n_blocks) *shared_of(&w.s.moments[head][w.rank * n_parts + part], lane) = m;
+}
+
+// Combines the `n` partial sums of all blocks into the head's softmax, by one warp: its largest estimate, and log2 of
+// the sum.
+template <uint32_t kDim>
+__device__ void join_softmax(const Work<kDim>& w, uint32_t head, uint32_t n) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const Moments m = w.s.moments[head][lane < n ? lane : 0];
+  const float high = warp_max(m.about);
+  const bool is_counted = lane < n && m.about > -INFINITY;
+  const float sum = warp_sum(is_counted ? m.sum * exp2f((m.about - high) * log2_scale(w)) : 0.0f);
+  if (lane == 0) w.s.deviation[head] = {high, log2f(sum), 0.0f};
+}
+
+// What aggregation needs to know of all estimates of a head.
+template <uint32_t kDim, AggMode kAgg>
+__device__ void push_statistics(const Work<kDim>& w, uint32_t head, uint32_t part, uint32_t n_parts) {
+  if constexpr (kAgg == AggMode::kMaxZ) push_moments(w, head, part, n_parts);
+  if constexpr (kAgg == AggMode::kSumProb) push_softmax(w, head, part, n_parts);
+}
+template <uint32_t kDim, AggMode kAgg>
+__device__ void join_statistics(const Work<kDim>& w, uint32_t head, uint32_t n) {
+  if constexpr (kAgg == AggMode::kMaxZ) join_moments(w, head, n);
+  if constexpr (kAgg == AggMode::kSumProb) join_softmax(w, head, n);
+}
+
+// log2 of a head's probability of the block's own row i.
+template <uint32_t kDim>
+__device__ float log2_probability(const Work<kDim>& w, uint32_t head, uint32_t i) {
+  const float x = w.score[head * w.own_stride + i];
+  const Deviation d = w.s.deviation[head];
+  return x > -INFINITY ? (x - d.about) * log2_scale(w) - d.rest : -INFINITY;  // also of a NaN
+}
+
+// The logarithm of the sum of the heads' probabilities of the block's own row i.
+template <uint32_t kDim>
+__device__ float join_probabilities(const Work<kDim>& w, uint32_t i) {
+  float high = -INFINITY, sum = 0.0f;
+#pragma unroll 1
+  for (uint32_t head = 0; head < w.group; ++head) high = fmaxf(high, log2_probability(w, head, i));
+  if (high == -INFINITY) return high;
+#pragma unroll 1
+  for (uint32_t head = 0; head < w.group; ++head) sum += exp2f(log2_probability(w, head, i) - high);
+  return (high + log2f(sum)) * kLn2;
+}
+
 // Aggregates the estimates of the group's heads for the block's own row i.
 template <uint32_t kDim, AggMode kAgg>
 __device__ float join_heads(const Work<kDim>& w, uint32_t i) {
+  if constexpr (kAgg == AggMode::kSumProb) return join_probabilities(w, i);
   float total = kAgg == AggMode::kMeanRaw ? 0.0f : -INFINITY;
 #pragma unroll 1
   for (uint32_t first = 0; first < w.group; first += kSplitHeads) {
@@ -197,7 +267,7 @@ __device__ uint32_t list_pages(const Work<kDim>& w) {
 // What a kernel does beyond selecting pages and attending them.
 enum class Extra : uint8_t { kNone, kRecalls, kStops };
 
-template <uint32_t kDim, AggMode kAgg, Extra kExtra, KvFormat kFormat>
+template <template <uint32_t> class Estimates, uint32_t kDim, AggMode kAgg, Extra kExtra, KvFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_constant__ KernelArgs k) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr bool kRecalls = kExtra == Extra::kRecalls;
@@ -207,13 +277,11 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   const Work<kDim> w(k, s);
   const uint32_t warp = threadIdx.x / kWarp;
   const bool appends = w.rank + 1 == w.n_blocks && warp + 1 == kWarps;
-  Tile<kDim> tile;
-  uint32_t own = warp * kTileRows, digest[2];
-  tile.find(w, own, digest);
+  Estimates<kDim> estimates(w);
   const RowEntry entry = read_row<kRecalls>(w, w.row(threadIdx.x)),
                  open = read_row<false>(w, k.rope.append_row[w.kv_head]);
   const Rotation<kDim> rotation(w);
-  tile.load(w, own, digest);
+  estimates.load(w);
   const KvView& kv = k.attn.kv;
   const uint32_t append_row = k.rope.append_row[w.kv_head];
   const Place place = {
@@ -224,7 +292,8 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
   if constexpr (kRecalls) page = begin_recall(w);
   wait_for_previous();
   start_next();
-  read_queries(w, rotation);
+  read_queries<Estimates>(w, rotation);
+  Estimates<kDim>::prepare_queries(w);
   if (appends) {
     const FixedHead<kDim> size(kDim);
     const Turns<FixedHead<kDim>> turns(k.rope);
@@ -233,24 +302,18 @@ __global__ void __launch_bounds__(kThreads, 1) sparse_layer_kernel(const __grid_
     token.store(size, k.rope, turns, k.attn.kv, place, s.key);
   }
   __syncthreads();
-  while (own < w.n_own) {
-    score_tile(w, tile, own);
-    own += kWarps * kTileRows;
-    if (own >= w.n_own) break;
-    tile.find(w, own, digest);
-    tile.load(w, own, digest);
-  }
+  estimates.score_rows(w);
   if constexpr (kRecalls) keep_candidate(w, page);
   cluster_wait();  // all blocks have begun, so their shared memory can be written
   __syncthreads();
-  if constexpr (kAgg == AggMode::kMaxZ) {
+  if constexpr (kAgg == AggMode::kMaxZ || kAgg == AggMode::kSumProb) {
     // Warps per head: limited by the warps of a block, and by the lanes of the one warp that joins the parts of all
     // blocks. With few rows one warp per head is faster.
     const uint32_t max_parts = w.group <= kWarps / 4 && w.n_blocks <= kWarp / 4 ? 4 : 2;
     const uint32_t n_parts = w.n <= 2 * kWarp * w.n_blocks ? 1 : max_parts;
-    if (warp < w.group * n_parts) push_moments(w, warp / n_parts, warp % n_parts, n_parts);
+    if (warp < w.group * n_parts) push_statistics<kDim, kAgg>(w, warp / n_parts, warp % n_parts, n_parts);
     cluster_sync();
-    if (warp < w.group) join_moments(w, warp, w.n_blocks * n_parts);
+    if (warp < w.group) join_statistics<kDim, kAgg>(w, warp, w.n_blocks * n_parts);
     __syncthreads();
   }
   if constexpr (kRecalls) {
@@ -289,18 +352,25 @@ size_t shared_bytes(const SparseLayerArgs& a, uint32_t n_blocks) {
 
 using Kernel = void (*)(KernelArgs);
 
-// Quantised pages have kernels for the defaults alone.
+template <template <uint32_t> class Estimates, uint32_t kDim, AggMode kAgg, Extra kExtra>
+Kernel kernel_of(KvFormat format) {
+  return with_kv_format(format,
+                        [](auto f) -> Kernel { return sparse_layer_kernel<Estimates, kDim, kAgg, kExtra, f()>; });
+}
+
+// Sketches have kernels for kSumProb alone, boxes around quantised keys for kMaxZ: their defaults.
 template <uint32_t kDim, Extra kExtra>
-Kernel kernel_of(KvFormat format, AggMode agg) {
+Kernel kernel_of(DigestKind digest, KvFormat format, AggMode agg) {
+  if (digest == DigestKind::kSketch)
+    return agg == AggMode::kSumProb ? kernel_of<Sketches, kDim, AggMode::kSumProb, kExtra>(format) : nullptr;
   if (format != KvFormat::kBf16 && agg != AggMode::kMaxZ) return nullptr;
   switch (agg) {
     case AggMode::kMaxZ:
-      return with_kv_format(format,
-                            [](auto f) -> Kernel { return sparse_layer_kernel<kDim, AggMode::kMaxZ, kExtra, f()>; });
+      return kernel_of<Boxes, kDim, AggMode::kMaxZ, kExtra>(format);
     case AggMode::kMeanRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMeanRaw, kExtra, KvFormat::kBf16>;
+      return sparse_layer_kernel<Boxes, kDim, AggMode::kMeanRaw, kExtra, KvFormat::kBf16>;
     case AggMode::kMaxRaw:
-      return sparse_layer_kernel<kDim, AggMode::kMaxRaw, kExtra, KvFormat::kBf16>;
+      return sparse_layer_kernel<Boxes, kDim, AggMode::kMaxRaw, kExtra, KvFormat::kBf16>;
     case AggMode::kSumProb:
     case AggMode::kMaxProb:
     case AggMode::kQHead:
@@ -311,10 +381,11 @@ Kernel kernel_of(KvFormat format, AggMode agg) {
 
 template <uint32_t kDim>
 Kernel kernel_of(const SparseLayerArgs& a) {
+  const DigestKind digest = a.attn.attn.kv.digest;
   const KvFormat format = a.attn.attn.kv.format;
-  if (a.recall.tables.slots != nullptr) return kernel_of<kDim, Extra::kRecalls>(format, a.select.agg);
-  return a.stop.microbatch != 0 ? kernel_of<kDim, Extra::kStops>(format, a.select.agg)
-                                : kernel_of<kDim, Extra::kNone>(format, a.select.agg);
+  if (a.recall.tables.slots != nullptr) return kernel_of<kDim, Extra::kRecalls>(digest, format, a.select.agg);
+  return a.stop.microbatch != 0 ? kernel_of<kDim, Extra::kStops>(digest, format, a.select.agg)
+                                : kernel_of<kDim, Extra::kNone>(digest, format, a.select.agg);
 }
 
 // A block's scratch memory lies where the values of pages come later. The word of a page that is not in the pool says
@@ -372,10 +443,10 @@ bool prepare_largest(const SparseLayerArgs& a, Launch& out) {
 
 bool has_sparse_layer(const SparseLayerArgs& a) {
   const AttnPagedArgs& t = a.attn.attn;
-  // Both use the same estimate.
   static_assert(WEIR_DIGEST_KINDS == 7);
-  const bool is_box = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean;
-  const bool plain = a.attn.append && is_box && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
+  const bool has_estimates = t.kv.digest == DigestKind::kMinMax || t.kv.digest == DigestKind::kCuboidMean ||
+                             t.kv.digest == DigestKind::kSketch;
+  const bool plain = a.attn.append && has_estimates && (t.kv.head_dim == 64 || t.kv.head_dim == 128) &&
                      t.n_heads / t.kv.n_kv_heads <= kHeads && !t.list_per_head && t.window == 0 &&
                      t.head_windows == nullptr && t.soft_cap == 0.0f && t.page_mass == nullptr &&
                      a.attn.rope.cos_sin_sink == nullptr && a.select.candidate_flags == 0 &&

@@ -2,7 +2,7 @@
 // warps and the merge over the cluster's blocks.
 #pragma once
 
-#include "cuda/attn/sparse_layer_scores.cuh"
+#include "cuda/attn/sparse_layer_work.cuh"
 
 namespace weir::cuda::sparse {
 

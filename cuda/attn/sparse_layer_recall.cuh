@@ -7,7 +7,7 @@
 // page is attended by the same warp whether it comes back or not, so that no bit depends on what was in the pool.
 #pragma once
 
-#include "cuda/attn/sparse_layer_scores.cuh"
+#include "cuda/attn/sparse_layer_work.cuh"
 
 namespace weir::cuda::sparse {
 

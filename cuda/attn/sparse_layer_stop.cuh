@@ -11,14 +11,14 @@ static_assert(kStopHeads == kHeads && kMaxRows <= 1u << 16);
 // no more shared memory than one that does not, if there is room. With 18 KiB more a step took 7 us longer for each
 // layer of 8,192 pages (docs/results/psa/h200-variants.jsonl).
 template <uint32_t kDim>
-inline constexpr bool kStopInParts = sizeof(StopWork) <= sizeof(Shared<kDim>::parts);
+inline constexpr bool kStopInParts = sizeof(StopWork) <= sizeof(typename Shared<kDim>::Estimates);
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 template <uint32_t kDim>
 __device__ StopWork& stop_work(const Work<kDim>& w) {
   void* at = w.list + w.own_stride;
-  if constexpr (kStopInParts<kDim>) at = w.s.parts;
+  if constexpr (kStopInParts<kDim>) at = &w.s.estimates;
   return *static_cast<StopWork*>(at);
 }
 

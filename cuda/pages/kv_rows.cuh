@@ -138,11 +138,10 @@ __device__ float store_block(const PageRows<kRow, uint16_t>& rows, uint32_t toke
   }
 }
 
-// Rotates a row of `d` elements, as rotate_rows does (ops/hadamard.h), with the same sums: lane l has elements
-// l + 32 j.
-// Executed by one whole warp.
+// Adds up a row of `d` elements as add_by_hadamard does (ops/hadamard.h), with the same sums: lane l has elements
+// l + 32 j. Executed by one whole warp.
 template <uint32_t kEach>
-__device__ void rotate_row(float (&x)[kEach], uint32_t d) {
+__device__ void add_row_by_hadamard(float (&x)[kEach], uint32_t d) {
   const uint32_t lane = threadIdx.x % kWarp, block = d & (~d + 1);
 #pragma unroll
   for (uint32_t half = 1; half < kWarp; half *= 2) {
@@ -163,6 +162,13 @@ __device__ void rotate_row(float (&x)[kEach], uint32_t d) {
       x[j + half] = a - b;
     }
   }
+}
+
+// The same, divided so that lengths stay as they are: rotate_rows of ops/hadamard.h.
+template <uint32_t kEach>
+__device__ void rotate_row(float (&x)[kEach], uint32_t d) {
+  add_row_by_hadamard(x, d);
+  const uint32_t block = d & (~d + 1);
   const float factor = __frcp_rn(__fsqrt_rn(static_cast<float>(block)));
 #pragma unroll
   for (uint32_t j = 0; j < kEach; ++j) x[j] = __fmul_rn(x[j], factor);

@@ -318,8 +318,7 @@ bool stops_in_one_launch(const ModelConfig& c, const PolicyNeeds& needs, const S
   attn.kv.head_dim = c.head_dim;
   attn.kv.capacity = needs.pages_per_stream;
   attn.kv.digest = needs.digest;
-  return !rules.stop_by_bounds && !needs.page_mass && !needs.head_windows && append_keeps_digest(needs.digest) &&
-         has_page_score_step(needs.digest, c.head_dim, c.n_heads / c.n_kv_heads) && has_sparse_layer(a);
+  return !rules.stop_by_bounds && !needs.page_mass && !needs.head_windows && has_sparse_layer(a);
 }
 
 Status check_stop(const ModelConfig& c, const PolicyNeeds& needs, const StepRules& rules) {

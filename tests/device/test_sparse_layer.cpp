@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/handles.h"
@@ -173,10 +174,18 @@ bool are_near_ties(const std::vector<uint32_t>& a, const std::vector<uint32_t>& 
                                2.0 * limit;
 }
 
-// Turns one query head's estimates into the scores of a group of such heads.
-void scores_of_estimates(const char* agg, std::vector<float>& score) {
-  if (strcmp(agg, "max_z") != 0) return;
+// Turns one query head's estimates into the scores of a group of such heads. The last page has none, and gets 0.
+void scores_of_estimates(const char* agg, const RandomModel& model, std::vector<float>& score) {
   const auto n = static_cast<double>(score.size() - 1);
+  if (strcmp(agg, "sum_prob") == 0) {
+    const double scale = 1.0 / std::sqrt(double{model.head_dim}), group = model.n_heads / model.n_kv_heads;
+    const double high = double{*std::max_element(score.begin(), score.end() - 1)};
+    double sum = 0.0;
+    for (size_t row = 0; row + 1 < score.size(); ++row) sum += std::exp((double{score[row]} - high) * scale);
+    for (size_t row = 0; row + 1 < score.size(); ++row)
+      score[row] = static_cast<float>((double{score[row]} - high) * scale - std::log(sum) + std::log(group));
+  }
+  if (strcmp(agg, "max_z") != 0) return;
   double sum = 0.0, square = 0.0;
   for (size_t row = 0; row + 1 < score.size(); ++row) sum += double{score[row]};
   for (size_t row = 0; row + 1 < score.size(); ++row) square += std::pow(double{score[row]} - sum / n, 2.0);
@@ -188,8 +197,9 @@ void scores_of_estimates(const char* agg, std::vector<float>& score) {
 // get the same input on both sides: after a layer that selects otherwise, later layers get another input and store
 // another key for the token. Returns whether all pages are the same. `lists_per_head`: the reference session has the
 // estimates of single heads instead of the group's scores.
-bool compare_choices(const Pair& pair, const Case& c, uint32_t& n_streams, const Limits& limits, bool lists_per_head,
-                     bool equal_keys, Counts& counts) {
+bool compare_choices(const Pair& pair, const RandomModel& model, const Case& c, uint32_t& n_streams,
+                     const Limits& limits, bool lists_per_head, Counts& counts) {
+  const bool equal_keys = model.equal_keys;
   const bool z = strcmp(c.agg, "max_z") == 0;
   const uint32_t n_kv_heads = pair.shape().n_kv_heads;
   bool same = n_streams == pair.shape().n_streams();
@@ -200,7 +210,7 @@ bool compare_choices(const Pair& pair, const Case& c, uint32_t& n_streams, const
     assert_memory_equal(a.flags, b.flags, a.n_pages * sizeof(uint32_t));
     if (a.n_pages <= c.budget) continue;  // nothing is selected yet
     std::vector<float> want(a.last_score, a.last_score + a.n_pages);
-    if (lists_per_head) scores_of_estimates(c.agg, want);
+    if (lists_per_head) scores_of_estimates(c.agg, model, want);
     const double apart = scores_apart(want.data(), b.last_score, a.n_pages, z ? limits.z : limits.raw, !z, equal_keys);
     counts.score = std::max(counts.score, apart);
     // Select by the estimates, not by scores recomputed here, because that could turn near ties into ties.
@@ -243,7 +253,7 @@ Counts step_both(const RandomModel& model, const Pair& pair, const Case& c, cons
     }
     assert_int_equal(stats[0].pages_attended, stats[1].pages_attended * n_lists);
     assert_int_equal(stats[0].pages_resident, stats[1].pages_resident);
-    const bool same = compare_choices(pair, c, n_streams, limits, lists_per_head, model.equal_keys, counts);
+    const bool same = compare_choices(pair, model, c, n_streams, limits, lists_per_head, counts);
     compare_logits(pair, same, counts);
   }
   return counts;
@@ -331,16 +341,25 @@ void as_on_the_cpu(void** state) {
 }
 
 // Noise in the pages, always more of them than the budget: more tiles than a cluster has warps, more rows per block
-// than it has threads, and as many rows as the kernel takes.
+// than it has threads, and as many rows as the kernel takes. Sketches are compared here alone: across devices keys that
+// round otherwise have other codes.
 const Group kLongGroups[] = {
     {{"llama", 8, 2, 64, "f16", 1, 16384 * 16, false, true},
      {{"max_z", 64, 3, 8300 * 16, Pins::kFew},
       {"mean_raw", 16, 0, 16384 * 16 - kMaxSteps, Pins::kNone},
-      {"max_z", 2048, 0, 16384 * 16 - kMaxSteps, Pins::kMany}}},
+      {"max_z", 2048, 0, 16384 * 16 - kMaxSteps, Pins::kMany},
+      {"sum_prob", 64, 3, 8300 * 16, Pins::kFew, "sketch"},
+      {"sum_prob", 4, 0, 100 * 16 - 3, Pins::kNone, "sketch"}}},
     {{"llama", 32, 8, 128, "q8_0", 1, 16384 * 16, false, true},
-     {{"max_z", 128, 0, 2048 * 16, Pins::kNone}, {"mean_raw", 64, 3, 1000 * 16 - 5, Pins::kFew}}},
+     {{"max_z", 128, 0, 2048 * 16, Pins::kNone},
+      {"mean_raw", 64, 3, 1000 * 16 - 5, Pins::kFew},
+      {"sum_prob", 128, 0, 2048 * 16, Pins::kNone, "sketch"}}},
     {{"qwen3", 3, 1, 128, "f16", 1, 16384 * 16, false, true},
-     {{"max_raw", 4096, 0, 8300 * 16 - 5, Pins::kFew}, {"max_z", 4, 0, 5000 * 16, Pins::kNone}}},
+     {{"max_raw", 4096, 0, 8300 * 16 - 5, Pins::kFew},
+      {"max_z", 4, 0, 5000 * 16, Pins::kNone},
+      {"sum_prob", 16, 1, 8300 * 16 - 5, Pins::kFew, "sketch"}}},
+    {{"llama", 8, 1, 128, "f16", 1, 16384 * 16, false, true}, {{"sum_prob", 16, 0, 1000 * 16, Pins::kNone, "sketch"}}},
+    {{"qwen3", 7, 1, 64, "f16", 1, 16384 * 16, false, true}, {{"sum_prob", 16, 0, 3000 * 16, Pins::kNone, "sketch"}}},
 };
 
 void as_with_lists_for_each_head(void** state) {
@@ -385,9 +404,14 @@ void sparse_layer__is_one_launch(void**) {
   assert_non_null(profile);
   for (const Group& group : kLongGroups) {
     const OpenModel open(group.model);
-    for (const char* agg : {"max_z", "max_raw", "mean_raw", "qhead"}) {
+    const std::pair<const char*, const char*> rules[] = {{"max_z", "minmax"},
+                                                         {"max_raw", "minmax"},
+                                                         {"mean_raw", "minmax"},
+                                                         {"qhead", "minmax"},
+                                                         {"sum_prob", "sketch"}};
+    for (const auto& [agg, digest] : rules) {
       // Tables of twice as many pages need more shared memory than there is for heads of 128.
-      const Case c = {agg, 16, 0, 8192 * 16 - 64, Pins::kNone};
+      const Case c = {agg, 16, 0, 8192 * 16 - 64, Pins::kNone, digest};
       weir_session* session = open_session(open.f.model, test_device(), agg, c, 8192 * 16);
       double seconds[5] = {};
       assert_ok(fill(session, c.n_prompt));
@@ -446,6 +470,8 @@ const RecallCase kRecallCases[] = {
     {{"qwen3", 3, 1, 64, "f16", 2}, "max_z", "minmax", 3, 0, 600},
     {{"llama", 16, 8, 128, "q8_0", 1}, "max_z", "cuboid_mean", 14, 0, 600},
     {{"qwen2", 7, 1, 128, "q8_0", 2}, "mean_raw", "cuboid_mean", 8, WEIR_SPILL_NO_RAW, 600},
+    {{"llama", 8, 2, 128, "q8_0", 2}, "sum_prob", "sketch", 10, 0, 600},
+    {{"llama", 4, 1, 64, "f16", 1}, "sum_prob", "sketch", 14, WEIR_SPILL_NO_RAW, 600},
     {{"llama", 4, 1, 64, "f16", 1}, "max_raw", "minmax", 28, 0, 1500},
     {{"qwen3", 12, 1, 96, "f16", 1}, "max_raw", "minmax", 10, 0, 600},
 };

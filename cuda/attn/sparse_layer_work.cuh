@@ -1,5 +1,5 @@
-// The data of sparse_layer.cu's blocks, and the first half of the kernel: rotated queries and estimates of the block's
-// pages.
+// The data of sparse_layer.cu's blocks, and the first thing that they compute: rotated queries. Estimates of pages are
+// elsewhere: sparse_layer_boxes.cuh and sparse_layer_sketches.cuh.
 #pragma once
 
 #include "cuda/attn/online_softmax.cuh"
@@ -10,6 +10,7 @@
 #include "cuda/common/top_k_shared.cuh"
 #include "cuda/pages/page_exchange.cuh"
 #include "device/kernels/sparse_layer.h"
+#include "ops/sketch.h"
 
 namespace weir::cuda::sparse {
 
@@ -17,7 +18,7 @@ inline constexpr uint32_t kThreads = 512;
 inline constexpr uint32_t kWarps = kThreads / kWarp;
 // Per cluster; not every device has room for clusters of more than 8.
 inline constexpr uint32_t kMaxBlocks = 16, kMinBlocks = 8;
-inline constexpr uint32_t kTileRows = 16;     // table rows that a warp estimates at a time
+inline constexpr uint32_t kTileRows = 16;     // table rows that a block gets at a time
 inline constexpr uint32_t kTilePad = 32;      // elements; the padding puts the rows of the query into different banks
 inline constexpr uint32_t kSplitHeads = 4;    // the three bf16 parts of 4 heads fill the rows of an MMA
 inline constexpr uint32_t kMaxRows = 16384;   // of a table: two counts of rows share a word
@@ -39,23 +40,41 @@ struct KernelArgs {
 };
 
 // Sums for mean and variance over a part of a block's estimates for one head: `sum` and `square` are taken of the
-// differences from `about`.
+// differences from `about`. Or those of the softmax: `sum` relative to the largest estimate, `about`.
 struct alignas(16) Moments {
   float about, sum, square;
   uint32_t count;
 };
 
 // Mean and standard deviation of all estimates of a head. The mean is about + rest; `inverse` is 1 / standard
-// deviation, 0 if all estimates are equal.
+// deviation, 0 if all estimates are equal. Or the softmax: the largest estimate, and in `rest` log2 of the sum.
 struct alignas(16) Deviation {
   float about, rest, inverse;
 };
 
+// The queries as estimates by boxes need them: in bf16 parts, positive and negative channels apart.
+template <uint32_t kDim>
+struct BoxQueries {
+  static constexpr uint32_t kStride = 2 * kDim + kTilePad;
+  uint16_t parts[kHeads / kSplitHeads][kTileRows][kStride];
+};
+
+// The queries as estimates by sketches need them.
+template <uint32_t kDim>
+struct SketchQueries {
+  float rows[kHeads][kDim];
+  uint4 codes[kHeads][kDim / sizeof(uint4)];
+  float factor[kHeads], offset[kHeads];  // of a logit to base 2, before its token's scale
+};
+
 template <uint32_t kDim>
 struct alignas(16) Shared {
-  static constexpr uint32_t kStride = 2 * kDim + kTilePad, kQueryStride = kDim + kTilePad;
+  static constexpr uint32_t kQueryStride = kDim + kTilePad;
   float key[kDim];  // the step's key, rotated
-  uint16_t parts[kHeads / kSplitHeads][kTileRows][kStride];
+  union Estimates {
+    BoxQueries<kDim> boxes;
+    SketchQueries<kDim> sketches;
+  } estimates;
   // The rotated queries as two bf16 parts; zeros for heads beyond the group.
   uint16_t query[2][kHeads][kQueryStride];
   union {
@@ -166,35 +185,6 @@ __device__ RowEntry read_row(const Work<kDim>& w, uint32_t row) {
   return {slot, kv.len[at], kv.first_pos[at], w.k.select.flags[at]};
 }
 
-// The digests of a warp's tile: of rows lane / 4 and lane / 4 + 8, with channels in the order of the MMA's B operand.
-template <uint32_t kDim>
-struct Tile {
-  static constexpr uint32_t kVectors = 2 * kDim / 8 / 4;  // 16-byte vectors per lane and row
-  uint4 digest[2][kVectors];
-
-  // Loading takes two steps, so that other reads can be in flight with each. `at`: the digests' indices.
-  __device__ void find(const Work<kDim>& w, uint32_t own, uint32_t (&at)[2]) const {
-#pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t row = w.row(own) + 8 * i + threadIdx.x % kWarp / 4;
-      at[i] = w.digest_index(min(row, w.n - 1));
-    }
-  }
-  // The digest of the last row may be written at this moment. Its estimate is not used, but must not depend on a race,
-  // so zeros are loaded instead.
-  __device__ void load(const Work<kDim>& w, uint32_t own, const uint32_t (&at)[2]) {
-    const uint32_t lane = threadIdx.x % kWarp;
-    const auto* digests = reinterpret_cast<const uint4*>(w.k.attn.kv.digests);
-#pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      const bool is_read = w.row(own) + 8 * i + lane / 4 + 1 < w.n;
-      const uint4* from = digests + size_t{at[i]} * (2 * kDim / 8) + lane % 4;
-#pragma unroll
-      for (uint32_t v = 0; v < kVectors; ++v) digest[i][v] = is_read ? from[4 * v] : uint4{};
-    }
-  }
-};
-
 // What a lane needs to rotate its pair of channels of its warp's head, prefetched. One or two warps share a head.
 template <uint32_t kDim>
 struct Rotation {
@@ -214,24 +204,16 @@ struct Rotation {
   }
 };
 
-// Stores a rotated channel in shared memory as three bf16 that together are exact. Attention uses two of them. For the
-// estimates positive channels (to be multiplied with the maxima) and negative ones (with the minima) are stored apart;
-// row 4s + g of a tile is part s of head g.
+// Stores a rotated channel for attention, as two bf16.
 template <uint32_t kDim>
 __device__ void store_query(Shared<kDim>& s, uint32_t head, uint32_t channel, float x) {
-  uint16_t(*tile)[Shared<kDim>::kStride] = s.parts[head / kSplitHeads] + head % kSplitHeads;
-  float rest = x;
-#pragma unroll
-  for (uint32_t part = 0; part < 3; ++part) {
-    const uint16_t rounded = float_to_bf16(rest);
-    rest -= bf16_to_float(rounded);
-    if (part < 2) s.query[part][head][channel] = rounded;
-    tile[kSplitHeads * part][channel] = x > 0.0f ? rounded : 0;
-    tile[kSplitHeads * part][kDim + channel] = x > 0.0f ? 0 : rounded;
-  }
+  const uint16_t first = float_to_bf16(x);
+  s.query[0][head][channel] = first;
+  s.query[1][head][channel] = float_to_bf16(x - bf16_to_float(first));
 }
 
-template <uint32_t kDim>
+// Rotates the queries, and stores them for attention and for the estimates.
+template <template <uint32_t> class Estimates, uint32_t kDim>
 __device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation) {
   const RopeAppendArgs& r = w.k.rope;
   if (rotation.head >= kHeads) return;
@@ -252,41 +234,12 @@ __device__ void read_queries(const Work<kDim>& w, const Rotation<kDim>& rotation
   }
   const float x = from[rotation.channel.x] * inverse * rotation.norm.x,
               y = from[rotation.channel.y] * inverse * rotation.norm.y;
-  store_query(w.s, rotation.head, rotation.channel.x, x * rotation.turn.x - y * rotation.turn.y);
-  store_query(w.s, rotation.head, rotation.channel.y, x * rotation.turn.y + y * rotation.turn.x);
-}
-
-// Estimates of the tile that begins at the block's own row `own`.
-template <uint32_t kDim>
-__device__ void score_tile(const Work<kDim>& w, const Tile<kDim>& tile, uint32_t own) {
-  constexpr uint32_t kVectors = Shared<kDim>::kStride / 8;
-  const uint32_t lane = threadIdx.x % kWarp;
-  for (uint32_t first_head = 0; first_head < w.group; first_head += kSplitHeads) {
-    // Even and odd steps have sums of their own, so that an MMA does not wait for the one before it.
-    float sum[2][2][4] = {};
-    const uint4* low =
-        reinterpret_cast<const uint4*>(w.s.parts[first_head / kSplitHeads]) + lane / 4 * kVectors + lane % 4;
-#pragma unroll
-    for (uint32_t v = 0; v < Tile<kDim>::kVectors; ++v) {
-      const uint4 q0 = low[4 * v], q8 = low[4 * v + 8 * kVectors];
-      const uint32_t even[4] = {q0.x, q8.x, q0.y, q8.y}, odd[4] = {q0.z, q8.z, q0.w, q8.w};
-#pragma unroll
-      for (uint32_t i = 0; i < 2; ++i) {
-        mma_bf16(sum[i][0], even, tile.digest[i][v].x, tile.digest[i][v].y);
-        mma_bf16(sum[i][1], odd, tile.digest[i][v].z, tile.digest[i][v].w);
-      }
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-#pragma unroll
-      for (uint32_t column = 0; column < 2; ++column) {
-        const float high = sum[i][0][column] + sum[i][1][column], least = sum[i][0][column + 2] + sum[i][1][column + 2];
-        const float score = high + (__shfl_down_sync(kAllLanes, high, 16) + least);
-        const uint32_t head = first_head + lane / 4;
-        if (lane < 16 && head < w.group) w.score[head * w.own_stride + own + 8 * i + lane % 4 * 2 + column] = score;
-      }
-    }
-  }
+  const auto store = [&](uint32_t channel, float rotated) {
+    store_query(w.s, rotation.head, channel, rotated);
+    Estimates<kDim>::store_query(w.s, rotation.head, channel, rotated);
+  };
+  store(rotation.channel.x, x * rotation.turn.x - y * rotation.turn.y);
+  store(rotation.channel.y, x * rotation.turn.y + y * rotation.turn.x);
 }
 
 #endif
