@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 namespace weir {
 namespace {
@@ -86,10 +87,12 @@ Status OptionReader::find_f32(const char* name, float& value, float low, float h
   return {};
 }
 
+// By turns false and true.
+static constexpr const char* kBoolWords[] = {"false", "true", "0", "1", "off", "on"};
+
 Status OptionReader::get_bool(const char* name, bool& value) {
-  static constexpr const char* kWords[] = {"false", "true", "0", "1", "off", "on"};
   uint32_t index = value ? 1 : 0;
-  WEIR_TRY(find_word(name, index, kWords));
+  WEIR_TRY(find_word(name, index, kBoolWords));
   value = index % 2 == 1;
   if (effective_ != nullptr) effective_->add(name, "%s", value ? "true" : "false");
   return {};
@@ -129,6 +132,14 @@ Status OptionReader::get_later_word(const char* name, uint32_t& value, std::span
   WEIR_TRY(find_word(name, value, words));
   if (effective_ != nullptr && value != before) effective_->add(name, "%s", words[value]);
   return {};
+}
+
+bool OptionReader::peek_bool(const char* name, bool otherwise) const {
+  const char* text = find(name);
+  for (uint32_t i = 0; text != nullptr && i < std::size(kBoolWords); ++i) {
+    if (std::strcmp(kBoolWords[i], text) == 0) return i % 2 == 1;
+  }
+  return otherwise;
 }
 
 uint32_t OptionReader::peek_u32(const char* name, uint32_t otherwise) const {

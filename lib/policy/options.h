@@ -44,8 +44,9 @@ class OptionReader {
   Status get_later_u32(const char* name, uint32_t& value, uint32_t low, uint32_t high, uint32_t before);
   // The same of a word.
   Status get_later_word(const char* name, uint32_t& value, std::span<const char* const> words, uint32_t before);
-  // What get_u32 and get_f32 will find; `otherwise` without the option, or if they will refuse the value.
+  // What get_u32, get_f32 and get_bool will find; `otherwise` without the option, or if they will refuse the value.
   uint32_t peek_u32(const char* name, uint32_t otherwise) const;
+  bool peek_bool(const char* name, bool otherwise) const;
   float peek_f32(const char* name, float otherwise) const;
   Status get_f32(const char* name, float& value, float low, float high);
   Status get_bool(const char* name, bool& value);  // true/false, 1/0, on/off

@@ -73,7 +73,8 @@ class PromptSplitPolicy final : public PinnedPromptPolicy {
 Status make_prompt_split(const char* name, const PolicyConfig& config, OptionReader& options, const StampOptions& o,
                          bool when_needed, PolicyStorage& storage, Policy*& out) {
   SelectionOptions selection;
-  selection.digest = o.exact_mass != 0 ? selection.digest : o.digest;
+  // With raas, `digest` is about its stamps.
+  if (o.exact_mass == 0 || when_needed) selection.digest = o.digest;
   PolicyNeeds needs;
   needs.context_tokens = context_of(config);
   const uint32_t whole = whole_pages(needs.context_tokens);

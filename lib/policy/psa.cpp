@@ -102,7 +102,8 @@ Status read_quiet(OptionReader& options, StopOptions& o) {
 }
 
 // `all`: pages of the context. `budget`: of the budget, at most all.
-Status read_stop(OptionReader& options, uint32_t all, uint32_t budget, SelectionOptions& selection, StopOptions& o) {
+Status read_stop(OptionReader& options, uint32_t all, uint32_t budget, const SelectionOptions& selection,
+                 StopOptions& o) {
   WEIR_TRY(options.get_f32("eps", o.eps, 0.0f, 1.0f));
   if (o.recall) {
     const uint32_t taken = std::min(budget, 1 + selection.sink_pages);
@@ -127,7 +128,6 @@ Status read_stop(OptionReader& options, uint32_t all, uint32_t budget, Selection
                 "policy psa: option bound=true: max_pages or a budget of %u pages would stop before eps is reached",
                 o.max_pages);
   }
-  selection.digest = DigestKind::kMinMax;
   return {};
 }
 
@@ -153,6 +153,7 @@ Status make_psa(const PolicyConfig& config, PolicyStorage& storage, Policy*& out
   const bool stops = options.peek_f32("eps", o.eps) < 1.0f || options.peek_u32("quiet", 0) > 0;
   const bool takes_turns = recalls && stops;
   if (takes_turns && min_slots(options.peek_u32("mb", 1), selection.sink_pages) > n_slots) selection.sink_pages = 0;
+  if (options.peek_bool("bound", o.bound)) selection.digest = DigestKind::kMinMax;
   WEIR_TRY(read_selection(options, config.n_layers, selection));
   if (selection.agg == AggMode::kQHead)
     return fail(WEIR_ERR_INVALID_ARG, "policy psa: option agg=qhead: the heads of a group stop together");

@@ -22,7 +22,7 @@ Status read_digest(OptionReader& options, DigestKind& digest, float& spread) {
 Status read_agg(OptionReader& options, DigestKind digest, AggMode& agg) {
   static constexpr const char* kWords[] = {"sum_prob", "max_prob", "mean_raw",
                                            "max_raw",  "qhead",    "max_z"};  // in the order of AggMode
-  // docs/papers.md, "Sketches"
+  // Only estimates that are near the logits have probabilities that can be compared: docs/papers.md, "Sketches".
   if (digest == DigestKind::kSketch) agg = AggMode::kSumProb;
   auto index = static_cast<uint32_t>(agg);
   WEIR_TRY(options.get_word("agg", index, kWords));

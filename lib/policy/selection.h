@@ -8,9 +8,9 @@
 namespace weir {
 
 struct SelectionOptions {
-  DigestKind digest = DigestKind::kMinMax;  // docs/papers.md compares the kinds
+  DigestKind digest = DigestKind::kSketch;  // docs/papers.md compares the kinds
   float spread = 1.0f;                      // kMeanStd: number of standard deviations above the mean
-  AggMode agg = AggMode::kMaxRaw;
+  AggMode agg = AggMode::kMaxRaw;           // with digests other than sketches
   uint32_t skip_layers = 2;  // these first layers attend everything: they are hardly sparse (Quest, sec. 3.1)
   // First pages, which hold the attention sinks: they are always attended, and never leave. Estimates of pages miss
   // them (docs/papers.md).
@@ -21,7 +21,7 @@ struct SelectionOptions {
 // page, at least, can be chosen.
 constexpr uint32_t default_sinks(uint32_t pages) { return pages > 2 ? 1 : 0; }
 
-// Reads "agg"; without it, sketches have a mode of their own.
+// Reads "agg"; without it, sketches have kSumProb, other digests what `agg` is.
 Status read_agg(OptionReader& options, DigestKind digest, AggMode& agg);
 // Reads "digest" and "spread".
 Status read_digest(OptionReader& options, DigestKind& digest, float& spread);

@@ -16,7 +16,7 @@ const variant kRows[] = {
     {"dense", {}, 0},
     {"quest", {{"skip_layers", "0"}}, 1},
     {"lfps", {{"skip_layers", "0"}}, 1},
-    {"raas", {{"recall", "on"}}, 1},
+    {"raas", {{"recall", "on"}, {"digest", "minmax"}}, 2},  // a key that rounds otherwise has another sketch
     {"lfps", {{"skip_layers", "0"}, {"quota", "1024"}, {"eta", "1"}}, 3},  // attends everything
 };
 constexpr uint32_t kBudgets[] = {0, 128, 64, 128, 1024};

@@ -95,17 +95,18 @@ void recall__is_that_of_the_cpu(void**) {
   NEED_GPU();
   fixture f;
   open_gpu_fixture(&f);
-  static const Choice kChoices[] = {{"arkvale", {}},
-                                    {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}},
-                                    {"arkvale", {{"attend", "top"}, {"recall_pages", "3"}}},
-                                    {"arkvale", {{"digest", "mean_std"}, {"recall_pages", "2"}}},
-                                    {"arkvale", {{"digest", "sphere_mean"}}},
-                                    {"arkvale", {{"digest", "sketch"}}},
-                                    {"arkvale", {{"recall_from", "9"}, {"recall_pages", "0"}}},
-                                    {"raas", {{"recall", "on"}}},
-                                    {"hybrid", {{"recall", "on"}}},
-                                    {"hybrid", {{"recall", "on"}, {"rho", "0.25"}, {"attend", "top"}}},
-                                    {"hybrid", {{"recall", "on"}, {"rho", "0.7"}, {"recall_pages", "0"}}}};
+  static const Choice kChoices[] = {
+      {"arkvale", {{"digest", "minmax"}}},
+      {"arkvale", {{"digest", "cuboid_mean"}, {"agg", "max_raw"}}},
+      {"arkvale", {{"digest", "minmax"}, {"attend", "top"}, {"recall_pages", "3"}}},
+      {"arkvale", {{"digest", "mean_std"}, {"recall_pages", "2"}}},
+      {"arkvale", {{"digest", "sphere_mean"}}},
+      {"arkvale", {{"digest", "sketch"}}},
+      {"arkvale", {{"digest", "minmax"}, {"recall_from", "9"}, {"recall_pages", "0"}}},
+      {"raas", {{"digest", "minmax"}, {"recall", "on"}}},
+      {"hybrid", {{"digest", "minmax"}, {"recall", "on"}}},
+      {"hybrid", {{"digest", "minmax"}, {"recall", "on"}, {"rho", "0.25"}, {"attend", "top"}}},
+      {"hybrid", {{"digest", "minmax"}, {"recall", "on"}, {"rho", "0.7"}, {"recall_pages", "0"}}}};
   for (const Choice& c : kChoices) {
     const Run gpu = run(f, {c.policy, c.options, 256}),
               cpu = run(f, {c.policy, c.options, 256, 0, 64, WEIR_DEVICE_CPU});

@@ -32,7 +32,7 @@ static void session__full_budget_equals_dense(void **state) {
         {"tova", {{"scope", "stream"}}, 1}, {"quest", {{"digest", "minmax"}}, 1},
         {"quest", {{"digest", "cuboid_mean"}}, 1}, {"quest", {{"digest", "sphere_mean"}}, 1},
         {"quest", {{"digest", "centroid"}}, 1}, {"quest", {{"digest", "mean_std"}}, 1},
-        {"quest", {{"digest", "sketch"}}, 1}, {"arkvale", {{"digest", "sketch"}}, 1},
+        {"quest", {{"digest", "sketch"}}, 1}, {"arkvale", {{"digest", "minmax"}}, 1},
         {"quest", {{"agg", "qhead"}}, 1}, {"quest", {{"skip_layers", "0"}}, 1},
         {"quest", {{"prompt", "snapkv"}}, 1}, {"hybrid", {{"rho", "0.5"}}, 1},
         {"hybrid", {{"stamp_source", "digest"}}, 1}, {"random", {{"seed", "2"}}, 1},

@@ -28,6 +28,7 @@ const Row kRows[] = {
     {{"dense", {}, 0}, 0, "rule"},
     {{"raas", {}, 0}, 128, "base"},
     {{"quest", {{"skip_layers", "0"}}, 1}, 160, "rule"},
+    {{"quest", {{"skip_layers", "0"}, {"digest", "minmax"}}, 2}, 160, "rule"},
     {{"sink", {}, 0}, 128, "early"},
     {{"h2o", {{"skip_layers", "0"}}, 1}, 160, "base"},
     {{"quest", {{"skip_layers", "0"}, {"digest", "centroid"}}, 2}, 192, "early"},

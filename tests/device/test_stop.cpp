@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -130,7 +131,7 @@ void stop__counts_pages_alike(void**) {
   std::vector<RandomModel> models = {{"qwen2", 4, 2, 64, "f16", 1, 8192, true},
                                      {"qwen2", 7, 1, 128, "q8_0", 2, 8192, true},
                                      {"qwen2", 4, 2, 40, "f16", 1, 8192, true}};
-  std::vector<const char*> aggs = {"max_raw", "max_z", "mean_raw"};
+  std::vector<const char*> aggs = {"max_raw", "max_z", "mean_raw", "sum_prob"};
   if (on_llvmpipe()) models = {{"qwen2", 4, 2, 32, "f16", 1, 8192, true}}, aggs.resize(1);
   for (const RandomModel& m : models) {
     const OpenModel model(m);
@@ -144,6 +145,8 @@ void stop__counts_pages_alike(void**) {
           if (device == WEIR_DEVICE_CPU && agg != aggs[0]) continue;  // policy/test_psa is about orders
           Options options = rule.options();
           options.push_back({"agg", agg});
+          const bool sums = std::strcmp(agg, "sum_prob") == 0 && !rule.bound;
+          options.push_back({"digest", sums ? "sketch" : "minmax"});
           const Session session = open_session(model, device, "psa", options, 0, 8192);
           // Short histories first: of less than a microbatch, of less than a round.
           uint32_t n = 0;
@@ -201,12 +204,12 @@ constexpr uint32_t kInOneLaunch = 5;  // the first of these that CUDA computes i
 
 // Every page is quiet with a share of 1: then the n best pages are attended, as quest does with a budget of n. They are
 // summed in another order.
-void attends_as_quest(const OpenModel& model, const RandomModel& m, uint32_t n, const char* agg) {
+void attends_as_quest(const OpenModel& model, const RandomModel& m, uint32_t n, const char* digest, const char* agg) {
   const std::vector<weir_token> tokens = random_tokens(9000);
-  const Session quest = open_session(model, test_device(), "quest", {{"agg", agg}}, n, 16384),
-                psa = open_session(model, test_device(), "psa",
-                                   {{"agg", agg}, {"quiet", std::to_string(n)}, {"quiet_share", "1"}, {"mb", "1"}}, 0,
-                                   16384);
+  Options options = {{"digest", digest}, {"agg", agg}};
+  const Session quest = open_session(model, test_device(), "quest", options, n, 16384);
+  options.insert(options.end(), {{"quiet", std::to_string(n)}, {"quiet_share", "1"}, {"mb", "1"}});
+  const Session psa = open_session(model, test_device(), "psa", options, 0, 16384);
   for (const Session* s : {&quest, &psa}) {
     assert_ok(weir_session_prefill(s->get(), tokens.data(), 8000, nullptr, nullptr));
     for (const uint32_t at : {100u, 3000u, 7000u}) assert_ok(weir_session_pin(s->get(), at, at + 40));
@@ -227,11 +230,12 @@ void stop__attends_as_quest(void**) {
   for (const RandomModel& m : kModels) {
     const OpenModel model(m);
     if (&m >= kModels + kInOneLaunch) {
-      attends_as_quest(model, m, 130, "max_z");
+      attends_as_quest(model, m, 130, "minmax", "max_z");
       continue;
     }
     for (const uint32_t n : {16u, 61u, 64u, 130u, 200u}) {
-      for (const char* agg : {"max_raw", "max_z", "mean_raw"}) attends_as_quest(model, m, n, agg);
+      for (const char* agg : {"max_raw", "max_z", "mean_raw"}) attends_as_quest(model, m, n, "minmax", agg);
+      attends_as_quest(model, m, n, "sketch", "sum_prob");
     }
   }
 }
@@ -269,13 +273,13 @@ void attends_as_the_processor(const OpenModel& model, const RandomModel& m, cons
 void stop__as_on_the_processor(void**) {
   NEED_GPU();
   const std::vector<Options> rules = {{{"eps", "0.1"}, {"bound", "true"}},
-                                      {{"eps", "0.5"}, {"mb", "1"}},
-                                      {{"eps", "0.9"}},
-                                      {{"eps", "0.9"}, {"digest", "sphere_mean"}},
-                                      {{"eps", "0.9"}, {"agg", "sum_prob"}},
-                                      {{"eps", "0.98"}, {"mb", "4"}},
-                                      {{"quiet", "16"}, {"quiet_share", "0.01"}},
-                                      {{"eps", "0.9"}, {"max_pages", "70"}}};
+                                      {{"digest", "minmax"}, {"eps", "0.5"}, {"mb", "1"}},
+                                      {{"digest", "minmax"}, {"eps", "0.9"}},
+                                      {{"digest", "sphere_mean"}, {"eps", "0.9"}},
+                                      {{"digest", "minmax"}, {"eps", "0.9"}, {"agg", "sum_prob"}},
+                                      {{"digest", "minmax"}, {"eps", "0.98"}, {"mb", "4"}},
+                                      {{"digest", "minmax"}, {"quiet", "16"}, {"quiet_share", "0.01"}},
+                                      {{"digest", "minmax"}, {"eps", "0.9"}, {"max_pages", "70"}}};
   if (on_llvmpipe()) {
     const OpenModel model(kModels[0]);
     for (uint32_t i = 0; i < 2; ++i) attends_as_the_processor(model, kModels[0], rules[i], 600);
@@ -306,7 +310,7 @@ void stop__large_groups(void**) {
   NEED_GPU();
   if (on_llvmpipe()) {
     const RandomModel m = {"llama", 16, 1, 64, "f16", 1, 8192};
-    attends_as_the_processor(OpenModel(m), m, {{"eps", "0.1"}, {"mb", "1"}}, 600);
+    attends_as_the_processor(OpenModel(m), m, {{"digest", "minmax"}, {"eps", "0.1"}, {"mb", "1"}}, 600);
     return;
   }
   for (const RandomModel& m :
@@ -315,10 +319,11 @@ void stop__large_groups(void**) {
     const OpenModel model(m);
     // A page that any of so many heads wants is attended: some of these attend all pages.
     for (const Options& options :
-         {Options{{"eps", "0.9"}}, Options{{"eps", "0.9"}, {"digest", "sphere_mean"}},
-          Options{{"eps", "0.1"}, {"bound", "true"}}, Options{{"quiet", "16"}, {"quiet_share", "0.01"}}})
+         {Options{{"digest", "minmax"}, {"eps", "0.9"}}, Options{{"digest", "sphere_mean"}, {"eps", "0.9"}},
+          Options{{"eps", "0.1"}, {"bound", "true"}},
+          Options{{"digest", "minmax"}, {"quiet", "16"}, {"quiet_share", "0.01"}}})
       attends_as_the_processor(model, m, options, 3000, false);
-    attends_as_the_processor(model, m, {{"eps", "0.9"}, {"max_pages", "70"}}, 3000);
+    attends_as_the_processor(model, m, {{"digest", "minmax"}, {"eps", "0.9"}, {"max_pages", "70"}}, 3000);
   }
 }
 

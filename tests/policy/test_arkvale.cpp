@@ -25,7 +25,7 @@ void arkvale__defaults(void**) {
     const StepRules rules = m.policy->step_rules();
     assert_int_equal(needs.recall_slots, row.pages);
     assert_int_equal(needs.pages_per_stream, 256);
-    assert_true(needs.page_lists && needs.digest == DigestKind::kMinMax);
+    assert_true(needs.page_lists && needs.digest == DigestKind::kSketch);
     assert_true(rules.recalls && rules.selects && rules.victim == VictimRule::kCold);
     assert_true(rules.recall_pages == std::min(8u, row.pages) && !rules.attend_wanted);
     assert_int_equal(rules.select_budget, row.recall_from + 1);
@@ -35,7 +35,7 @@ void arkvale__defaults(void**) {
     assert_int_equal(rules.sink_pages, sinks);
     assert_int_equal(rules.front_rows, sinks);
     assert_int_equal(m.policy->n_front_rows(), sinks);
-    assert_true(rules.agg == AggMode::kMaxZ);
+    assert_true(rules.agg == AggMode::kSumProb);
     assert_int_equal(m.policy->needs().min_unpinned, row.recall_from - sinks + row.protect + 1);
   }
 }

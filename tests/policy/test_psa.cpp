@@ -165,6 +165,7 @@ void psa__rules_and_needs(void**) {
   Made bound("psa", 0, 1024, {{"bound", "true"}, {"eps", "0.9"}});
   assert_true(bound.status.ok() && bound.policy->needs().digest == DigestKind::kMinMax);
   assert_true(bound.policy->step_rules().stop_by_bounds && bound.policy->step_rules().stop_eps == 0.9f);
+  assert_true(bound.policy->step_rules().agg == AggMode::kMaxRaw);
   Made small("psa", 48, 1024, {{"max_pages", "2"}});
   assert_int_equal(small.policy->step_rules().stop_microbatch, 2);
   assert_int_equal(small.policy->step_rules().select_budget, 2);

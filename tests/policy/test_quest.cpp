@@ -80,7 +80,8 @@ void quest__heads_agree_by_what_the_digest_is(void**) {
   const struct {
     std::vector<weir_key_value> options;
     AggMode quest, arkvale;
-  } rows[] = {{{{"digest", "minmax"}}, AggMode::kMaxRaw, AggMode::kMaxZ},
+  } rows[] = {{{}, AggMode::kSumProb, AggMode::kSumProb},
+              {{{"digest", "minmax"}}, AggMode::kMaxRaw, AggMode::kMaxZ},
               {{{"digest", "sketch"}}, AggMode::kSumProb, AggMode::kSumProb},
               {{{"digest", "sketch"}, {"agg", "max_raw"}}, AggMode::kMaxRaw, AggMode::kMaxRaw}};
   for (const auto& row : rows) {

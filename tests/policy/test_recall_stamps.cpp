@@ -23,10 +23,10 @@ void recall_stamps__defaults(void**) {
     assert_int_equal(needs.recall_slots, 32);
     assert_int_equal(needs.pages_per_stream, 256);
     assert_true(needs.may_recall && !rules.stamps_wanted);
-    assert_true(needs.page_lists && needs.page_mass && needs.digest == DigestKind::kMinMax);
+    assert_true(needs.page_lists && needs.page_mass && needs.digest == DigestKind::kSketch);
     assert_false(needs.prompt_policy || needs.prompt_pages != 0);
     assert_true(rules.recalls && rules.selects && rules.victim == VictimRule::kCold);
-    assert_true(rules.observe == StepRules::Observe::kStampMass && rules.agg == AggMode::kMaxZ);
+    assert_true(rules.observe == StepRules::Observe::kStampMass && rules.agg == AggMode::kSumProb);
     assert_int_equal(rules.select_budget, 29);
     assert_true(rules.protect.pages == 2 && rules.protect.share == 0.0f);
     assert_int_equal(rules.select_from_layer, 0);
@@ -200,6 +200,7 @@ PolicySpec spec_of(const Rules& r, Texts& t) {
                      1024,
                      0,
                      {{"recall", "on"},
+                      {"digest", "minmax"},
                       {"agg", "max_raw"},
                       {"alpha", "0.3"},
                       {"recall_from", t.text[0]},
