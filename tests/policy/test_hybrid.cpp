@@ -236,10 +236,35 @@ void hybrid__pins_leave_room_for_the_answer(void**) {
   }
 }
 
+// With raas `digest` is about stamps, so that the pages of its prompts have no other digest than those.
+void hybrid__digests_of_prompt_pages(void**) {
+  const struct {
+    const char* name;
+    std::vector<weir_key_value> options;
+    DigestKind digest;
+    AggMode agg;
+  } rows[] = {{"hybrid", {}, DigestKind::kSketch, AggMode::kSumProb},
+              {"hybrid", {{"digest", "minmax"}}, DigestKind::kMinMax, AggMode::kMaxRaw},
+              {"hybrid", {{"stamp_source", "digest"}}, DigestKind::kMinMax, AggMode::kMaxRaw},
+              {"raas", {{"overflow", "hybrid"}}, DigestKind::kMinMax, AggMode::kMaxRaw}};
+  PolicyConfig config;
+  config.n_layers = 4, config.n_heads = 4, config.n_kv_heads = 2, config.head_dim = 64;
+  config.context_tokens = 4096, config.max_prompt_tokens = 512, config.budget_tokens = 256;
+  for (const auto& row : rows) {
+    config.options = row.options;
+    PolicyStorage storage;
+    Policy* policy = nullptr;
+    assert_true(make_policy(row.name, config, storage, policy).ok());
+    assert_true(policy->needs().digest == row.digest && policy->step_rules().agg == row.agg);
+    policy->~Policy();
+  }
+}
+
 }  // namespace
 
 int main() {
   const CMUnitTest tests[] = {
+      cmocka_unit_test(hybrid__digests_of_prompt_pages),
       cmocka_unit_test(hybrid__pins_leave_room_for_the_answer),
       cmocka_unit_test(hybrid__invariants),
       cmocka_unit_test(hybrid__memory_does_not_depend_on_the_answer),

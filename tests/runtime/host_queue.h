@@ -140,6 +140,7 @@ class HostQueue final : public Queue {
   void begin_recording() { recording_ = &recorded_; }
   Recording end_recording();
   Status launch(const Recording& recording);
+  bool has_work() const { return !work_.empty(); }
 
  private:
   Status enqueue(const char* what, Work work);

@@ -49,6 +49,11 @@ Status HostSession::prepare_together(const SessionGroup& group) {
 Status HostSession::step_together(const SessionGroup& group, const int32_t* tokens) {
   if (!is_same(group, joint_of_)) return fail(WEIR_ERR_INTERNAL, "a step of %u sessions was not prepared", group.n);
   WEIR_TRY(open_step(group, tokens));
+  // The step is in the leader's queue, and waits for no other.
+  for (uint32_t i = 1; i < group.n; ++i) {
+    if (static_cast<HostSession*>(group.session[i])->host_queue_.has_work())
+      return fail(WEIR_ERR_INTERNAL, "session %u of a joint step has work in its own queue", i);
+  }
   return close_step(group, host_queue_.launch(joint_));
 }
 
